@@ -1,0 +1,101 @@
+//! Keeps stories: what has been attempted, answered and set aside under each key. It decides nothing about them.
+//!
+//! Two implementations stand behind the one trait: `sled` on disk and `memory`, which forgets what was not flushed.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use tokio::sync::oneshot;
+
+use crate::domain::idempotency_key::{LedgerKey, ProfileHash};
+use crate::domain::ledger_entry::{Entry, Story};
+use crate::domain::offset_tracker::Persisted;
+use crate::domain::time::Timestamp;
+
+/// A durable memory of stories, one process at a time.
+pub trait Ledger: Send + Sync + 'static {
+    /// The durable story under `key`. Never tells what has been written but not flushed yet.
+    fn recall(&self, key: LedgerKey) -> Result<Option<Recorded>, LedgerError>;
+
+    /// Folds `entry` into `expected`, its subject's story so far, and flushes.
+    ///
+    /// Resolves once the result is durable, together with others in one flush. Fails with `LedgerError::Moved` and
+    /// changes nothing if the stored story is no longer `expected`.
+    fn persist(&self, expected: Option<Arc<Story>>, entry: Entry) -> Persisting<Recorded>;
+
+    /// Keeps a profile's text under its hash, durably, for as long as the ledger remembers stories.
+    fn keep_profile(&self, hash: ProfileHash, text: Arc<str>) -> Persisting<()>;
+
+    /// The profile kept under `hash`.
+    fn profile(&self, hash: ProfileHash) -> Result<Option<Arc<str>>, LedgerError>;
+
+    /// Calls `visit` with the newest version of every story, in no order. Stops early when `visit` returns false.
+    fn each_story(&self, visit: &mut dyn FnMut(&Story) -> bool) -> Result<(), LedgerError>;
+
+    /// Forgets settled stories that were last written more than the retention before `now`, giving their space back.
+    /// Open ones are kept. Returns how many entries went.
+    fn expire(&self, now: Timestamp) -> Result<u64, LedgerError>;
+
+    /// Its size.
+    fn size(&self) -> LedgerSize;
+}
+
+/// A durable story, with the proof.
+#[derive(Debug)]
+pub struct Recorded {
+    /// The story as it is on disk.
+    pub story: Arc<Story>,
+    /// That it is on disk.
+    pub persisted: Persisted,
+}
+
+/// What the ledger holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LedgerSize {
+    /// Stories, each counted once per generation that holds a version of it.
+    pub entries: u64,
+    /// Bytes on disk.
+    pub bytes: u64,
+}
+
+/// A write on its way to the disk. Dropping it does not call the write back.
+#[derive(Debug)]
+#[must_use]
+pub struct Persisting<T>(oneshot::Receiver<Result<T, LedgerError>>);
+
+impl<T> Persisting<T> {
+    /// The waiting side, and the one that tells it.
+    pub fn new() -> (oneshot::Sender<Result<T, LedgerError>>, Self) {
+        let (told, waiting) = oneshot::channel();
+        (told, Self(waiting))
+    }
+}
+
+impl<T> Future for Persisting<T> {
+    type Output = Result<T, LedgerError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        Pin::new(&mut self.0)
+            .poll(context)
+            .map(|told| told.unwrap_or(Err(LedgerError::Closed)))
+    }
+}
+
+/// Why the ledger could not do what was asked.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum LedgerError {
+    /// The stored story is not the expected one: someone else wrote in between.
+    #[error("the story under {0:?} has moved on")]
+    Moved(LedgerKey),
+    /// The disk refused. Nothing may be sent until it takes writes again.
+    #[error("the ledger cannot be written: {0}")]
+    Unwritable(Arc<str>),
+    /// What is on disk cannot be read as ours.
+    #[error("the ledger is damaged: {0}")]
+    Damaged(Arc<str>),
+    /// The ledger has been shut down.
+    #[error("the ledger is closed")]
+    Closed,
+}

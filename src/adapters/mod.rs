@@ -1,0 +1,3 @@
+//! Touches the world: Kafka, the disk, providers over HTTP, the clock. Siblings do not import one another.
+
+pub mod ledger;

@@ -1,0 +1,117 @@
+//! Decides what one attempt is and what its answer can mean. It does not know how an answer is read: that is `classify`.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// What an answer means. The set is closed; every place that decides by it names each member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Verdict {
+    /// The provider took it.
+    Accepted,
+    /// The provider surely did not and will not take it.
+    Rejected,
+    /// Surely not taken: no complete request can have reached the provider. A retry is free of risk.
+    NotSent,
+    /// Surely not taken, because of a rate or quota; with its wait.
+    Throttled,
+    /// Taken or not: nobody knows yet.
+    Unknown,
+    /// The provider is still working on this key.
+    InProgress,
+    /// The provider has this key with another request.
+    Conflict,
+    /// Credentials or endpoint refused: the account's fault, not this intent's.
+    Misconfigured,
+    /// The account cannot send for now: no credit, daily quota, suspended.
+    AccountHold,
+}
+
+impl Verdict {
+    /// Every verdict, in the order of the enum.
+    pub const ALL: [Self; 9] = [
+        Self::Accepted,
+        Self::Rejected,
+        Self::NotSent,
+        Self::Throttled,
+        Self::Unknown,
+        Self::InProgress,
+        Self::Conflict,
+        Self::Misconfigured,
+        Self::AccountHold,
+    ];
+
+    /// The name in metrics, logs and profiles.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Accepted => "accepted",
+            Self::Rejected => "rejected",
+            Self::NotSent => "not_sent",
+            Self::Throttled => "throttled",
+            Self::Unknown => "unknown",
+            Self::InProgress => "in_progress",
+            Self::Conflict => "conflict",
+            Self::Misconfigured => "misconfigured",
+            Self::AccountHold => "account_hold",
+        }
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// What an answer says beside its verdict.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Flags {
+    /// The provider answered from its memory of this key.
+    pub replay: bool,
+    /// Accepted, but no message id was found.
+    pub id_absent: bool,
+    /// A retry would only replay this answer: the series ends here.
+    pub last_word: bool,
+    /// The key can never be used again.
+    pub burned: bool,
+    /// No rule and no status default caught it: counted, and the verdict is unknown.
+    pub unmatched: bool,
+}
+
+/// Whom a wait holds up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum WaitScope {
+    /// This intent only.
+    Intent,
+    /// Everything that goes to this account.
+    Account,
+}
+
+/// A wait that the provider asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Wait {
+    /// At least this long, counted from the answer.
+    pub at_least: Duration,
+    /// Whom it holds up.
+    pub scope: WaitScope,
+}
+
+/// One attempt's answer, read by the profile's rules.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Classified {
+    /// What it means.
+    pub verdict: Verdict,
+    /// What else it says.
+    pub flags: Flags,
+    /// The wait that the provider asked for, already checked to be usable.
+    pub wait: Option<Wait>,
+    /// The provider's id for the message, at most 255 characters.
+    pub message_id: Option<String>,
+    /// HTTP status, absent when no answer came.
+    pub status: Option<u16>,
+    /// The provider's own error code, at most 64 characters, visible ASCII.
+    pub provider_code: Option<String>,
+    /// Why, in one word of ours from a closed set of short labels (`read_timeout`, `dns`, `stored_error` …); never provider text.
+    pub detail: &'static str,
+}

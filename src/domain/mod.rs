@@ -1,0 +1,11 @@
+//! Decides, and does nothing: no I/O, no clock, no dice, no logging. Time and chance arrive as arguments, and what is
+//! to be done leaves as a value.
+
+pub mod attempt;
+pub mod dead_letter;
+pub mod idempotency_key;
+pub mod intent;
+pub mod ledger_entry;
+pub mod offset_tracker;
+pub mod position;
+pub mod time;

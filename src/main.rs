@@ -1,0 +1,3 @@
+//! The `sendonce` binary.
+
+fn main() {}
