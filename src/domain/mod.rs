@@ -3,9 +3,11 @@
 
 pub mod attempt;
 pub mod dead_letter;
+pub mod dispatch;
 pub mod idempotency_key;
 pub mod intent;
 pub mod ledger_entry;
 pub mod offset_tracker;
 pub mod position;
+pub mod retry;
 pub mod time;

@@ -1,0 +1,125 @@
+//! Decides whether a series ends without acceptance, and under which reason.
+//!
+//! One rule stands above the others: while an attempt may have been taken, whatever ended the series, the dead letter
+//! says `outcome_unknown`.
+
+use crate::domain::attempt::Verdict;
+use crate::domain::dead_letter::Reason;
+use crate::domain::ledger_entry::Answered;
+use crate::domain::time::Timestamp;
+
+use super::{Limits, Series, Terms};
+
+/// Why a series ends.
+pub(super) struct Ending {
+    pub(super) reason: Reason,
+    pub(super) detail: &'static str,
+}
+
+/// The end of the series whose last answer is `last`, or `None` if there is to be another attempt.
+pub(super) fn of(
+    series: &Series<'_>,
+    last: &Answered,
+    terms: &Terms,
+    limits: &Limits,
+    now: Timestamp,
+) -> Option<Ending> {
+    let open_question = series.may_have_been_taken();
+    let ending = |reason, detail| {
+        let reason = if open_question {
+            Reason::OutcomeUnknown
+        } else {
+            reason
+        };
+        Some(Ending { reason, detail })
+    };
+
+    match last.verdict {
+        Verdict::Accepted => return None,
+        Verdict::Rejected if rejects_all(series, terms) => {
+            return Some(Ending {
+                reason: Reason::Rejected,
+                detail: "provider",
+            });
+        }
+        Verdict::Rejected => return ending(Reason::Rejected, "rejected_after_unknown"),
+        Verdict::Conflict => return ending(Reason::PayloadConflict, "provider"),
+        Verdict::NotSent
+        | Verdict::Throttled
+        | Verdict::Unknown
+        | Verdict::InProgress
+        | Verdict::Misconfigured
+        | Verdict::AccountHold => {}
+    }
+    if last.flags.burned {
+        return Some(Ending {
+            reason: Reason::OutcomeUnknown,
+            detail: "key_burned",
+        });
+    }
+    if last.flags.last_word && last.verdict == Verdict::Unknown {
+        return Some(Ending {
+            reason: Reason::OutcomeUnknown,
+            detail: "stored_error",
+        });
+    }
+    if open_question && terms.key.is_none() {
+        return Some(Ending {
+            reason: Reason::OutcomeUnknown,
+            detail: "no_key",
+        });
+    }
+    if series.spent() >= terms.budget {
+        return ending(Reason::RetriesExhausted, "budget");
+    }
+    if series.count(|verdict| verdict == Verdict::InProgress) > terms.in_progress_max {
+        return Some(Ending {
+            reason: Reason::OutcomeUnknown,
+            detail: "in_progress",
+        });
+    }
+    let next_start = last.due.map_or(now, |due| due.max(now));
+    if limits.expires_at.is_some_and(|end| end <= next_start) {
+        return ending(Reason::Expired, "expires_at");
+    }
+    if open_question && series.window_closed(terms, next_start) {
+        return Some(Ending {
+            reason: Reason::OutcomeUnknown,
+            detail: "window_closed",
+        });
+    }
+    None
+}
+
+/// Whether a rejection speaks for every attempt of the key.
+///
+/// It does when nothing was open; or, at a provider that recognises the key, inside its window, when each attempt
+/// that may have been taken has been answered or was surely gone before the rejected one started: had one been
+/// accepted, the provider would have replayed that.
+fn rejects_all(series: &Series<'_>, terms: &Terms) -> bool {
+    if !series.may_have_been_taken() {
+        return true;
+    }
+    let Some(rejected) = series.story.last_start() else {
+        return false;
+    };
+    let in_window = terms.key.is_some() && !series.window_closed(terms, rejected.at);
+    in_window
+        && series.story.attempts.values().all(|facts| {
+            let (Some(answer), Some(started)) = (&facts.answered, facts.started) else {
+                return false;
+            };
+            match answer.verdict {
+                Verdict::Unknown | Verdict::InProgress => {
+                    answer.heard || started.deadline.plus(terms.transport_bound) <= rejected.at
+                }
+                Verdict::Accepted
+                | Verdict::Rejected
+                | Verdict::NotSent
+                | Verdict::Throttled
+                | Verdict::Conflict
+                | Verdict::Misconfigured
+                | Verdict::AccountHold => true,
+            }
+        })
+}

@@ -1,0 +1,325 @@
+//! Decides what comes next in the life of one intent, from nothing but its durable story.
+//!
+//! There is no other state: after a crash the same story gives the same next step, so recovery is not a special case.
+//! The driver (`pipeline::worker`) carries a step out, persists what it came to, and asks again. Called only while no
+//! attempt of ours is running for the key, so that an attempt without an answer is one whose maker died.
+
+mod endings;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::attempt::{Classified, Verdict};
+use super::dead_letter::Reason;
+use super::ledger_entry::{Answered, AttemptId, DeadCause, Standing, Story};
+use super::retry::Pace;
+use super::time::{Timestamp, UnitFraction};
+use endings::Ending;
+
+/// What the provider's profile and the configuration say about sending.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Terms {
+    /// What the provider's memory of keys is worth; `None` if it recognises none.
+    pub key: Option<KeyTerms>,
+    /// The longest that one request may take: connect timeout + request timeout.
+    pub request_span: Duration,
+    /// How long after its deadline the kernel may still deliver what was handed to it.
+    pub transport_bound: Duration,
+    /// Attempts of one round that may end not sent, throttled or unknown.
+    pub budget: u32,
+    /// Polls of one round that may end in progress.
+    pub in_progress_max: u32,
+    /// Waits between attempts.
+    pub pace: Pace,
+}
+
+/// A provider's memory of keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeyTerms {
+    /// How long it remembers a key, from the first attempt.
+    pub window: Duration,
+    /// How long before the window's end the last attempt may start: at least request span + 10 s + clock skew.
+    pub margin: Duration,
+}
+
+/// What the intent itself says about sending.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// It must not be sent after this.
+    pub expires_at: Option<Timestamp>,
+    /// When its record was written.
+    pub recorded_at: Timestamp,
+    /// An older record without a story is not sent.
+    pub max_age: Duration,
+}
+
+/// What comes next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Its end is durable: settle the offset.
+    Settle,
+    /// Persist the start of this attempt, then make its request.
+    Start {
+        /// Which round.
+        round: u32,
+        /// Its number in the round, from 1.
+        attempt: u32,
+        /// Its request must have ended by then.
+        deadline: Timestamp,
+    },
+    /// Nothing before then.
+    Wait {
+        /// The moment to ask again.
+        until: Timestamp,
+    },
+    /// An earlier attempt was never answered: persist that its outcome is unknown.
+    Conclude {
+        /// Which one.
+        id: AttemptId,
+        /// What to record of it.
+        answer: Answered,
+    },
+    /// Persist that a dead letter is to be produced.
+    SetAside {
+        /// Of which round.
+        round: u32,
+        /// Why.
+        reason: Reason,
+        /// The finer cause.
+        detail: &'static str,
+    },
+    /// Produce the dead letter, and persist where the broker put it.
+    ProduceDeadLetter {
+        /// Of which round.
+        round: u32,
+        /// Why, as it was persisted.
+        cause: DeadCause,
+    },
+}
+
+/// The next step for an intent with this story.
+pub fn next(
+    story: Option<&Story>,
+    terms: &Terms,
+    limits: &Limits,
+    now: Timestamp,
+    jitter: UnitFraction,
+) -> Step {
+    let Some(story) = story else {
+        return first(terms, limits, now);
+    };
+    let round = story.round();
+    match story.standing() {
+        Standing::Accepted(_) | Standing::DeadLettered(_) => return Step::Settle,
+        Standing::DeadLettering(cause) => {
+            return Step::ProduceDeadLetter {
+                round,
+                cause: cause.clone(),
+            };
+        }
+        Standing::Open => {}
+    }
+    let series = Series { story, round };
+    if let Some(id) = series.unanswered() {
+        let answer = interrupted(&series, terms, now, jitter);
+        return Step::Conclude { id, answer };
+    }
+    let Some(last) = series.last_answer() else {
+        return first(terms, limits, now);
+    };
+    if let Some(Ending { reason, detail }) = endings::of(&series, last, terms, limits, now) {
+        return Step::SetAside {
+            round,
+            reason,
+            detail,
+        };
+    }
+    match last.due {
+        Some(due) if due > now => Step::Wait { until: due },
+        Some(_) | None => Step::Start {
+            round,
+            attempt: series.last_number().saturating_add(1),
+            deadline: now.plus(terms.request_span),
+        },
+    }
+}
+
+/// Whether the request of an attempt that has just been persisted may still leave, else why not.
+///
+/// The flush took time: the window, the intent's own date and the attempt's deadline are asked again.
+pub fn may_send(
+    story: &Story,
+    terms: &Terms,
+    limits: &Limits,
+    deadline: Timestamp,
+    now: Timestamp,
+) -> Result<(), &'static str> {
+    if now >= deadline {
+        return Err("deadline_passed");
+    }
+    if limits.expires_at.is_some_and(|end| end <= now) {
+        return Err("expired");
+    }
+    let series = Series {
+        story,
+        round: story.round(),
+    };
+    if series.may_have_been_taken() && series.window_closed(terms, now) {
+        return Err("window_closed");
+    }
+    Ok(())
+}
+
+/// What to record of an attempt that was answered so.
+pub fn answered(
+    classified: &Classified,
+    heard: bool,
+    story: &Story,
+    terms: &Terms,
+    now: Timestamp,
+    jitter: UnitFraction,
+) -> Answered {
+    let series = Series {
+        story,
+        round: story.round(),
+    };
+    let due = terms.pace.due(
+        classified.verdict,
+        classified.wait,
+        series.spent(),
+        now,
+        jitter,
+    );
+    Answered {
+        verdict: classified.verdict,
+        flags: classified.flags,
+        heard,
+        status: classified.status,
+        provider_code: classified.provider_code.as_deref().map(Arc::from),
+        message_id: classified.message_id.as_deref().map(Arc::from),
+        detail: classified.detail.into(),
+        due,
+    }
+}
+
+fn first(terms: &Terms, limits: &Limits, now: Timestamp) -> Step {
+    let aside = |detail| Step::SetAside {
+        round: 0,
+        reason: Reason::Expired,
+        detail,
+    };
+    if limits.expires_at.is_some_and(|end| end <= now) {
+        aside("expires_at")
+    } else if now.since(limits.recorded_at) > limits.max_age {
+        aside("too_old")
+    } else {
+        Step::Start {
+            round: 0,
+            attempt: 1,
+            deadline: now.plus(terms.request_span),
+        }
+    }
+}
+
+fn interrupted(
+    series: &Series<'_>,
+    terms: &Terms,
+    now: Timestamp,
+    jitter: UnitFraction,
+) -> Answered {
+    Answered {
+        verdict: Verdict::Unknown,
+        flags: Default::default(),
+        heard: false,
+        status: None,
+        provider_code: None,
+        message_id: None,
+        detail: "interrupted".into(),
+        due: terms
+            .pace
+            .due(Verdict::Unknown, None, series.spent(), now, jitter),
+    }
+}
+
+/// The attempts of the round that a story is in.
+struct Series<'a> {
+    story: &'a Story,
+    round: u32,
+}
+
+impl<'a> Series<'a> {
+    /// An attempt of any round whose answer nobody recorded.
+    fn unanswered(&self) -> Option<AttemptId> {
+        let open = |facts: &super::ledger_entry::AttemptFacts| facts.answered.is_none();
+        self.story
+            .attempts
+            .iter()
+            .find(|(_, facts)| open(facts))
+            .map(|(id, _)| *id)
+    }
+
+    fn answers(&self) -> impl Iterator<Item = (&'a AttemptId, &'a Answered)> + use<'a> {
+        let round = self.round;
+        self.story
+            .attempts
+            .iter()
+            .filter(move |(id, _)| id.round == round)
+            .filter_map(|(id, facts)| Some((id, facts.answered.as_ref()?)))
+    }
+
+    /// The answer that decides: that of the highest attempt number, and of its writers the one with most to say.
+    fn last_answer(&self) -> Option<&'a Answered> {
+        let key = |answer: &Answered| (answer.due, answer.heard);
+        self.answers()
+            .max_by_key(|(id, answer)| (id.attempt, key(answer)))
+            .map(|(_, answer)| answer)
+    }
+
+    fn last_number(&self) -> u32 {
+        let round = self.round;
+        let numbers = self
+            .story
+            .attempts
+            .keys()
+            .filter(|id| id.round == round)
+            .map(|id| id.attempt);
+        numbers.max().unwrap_or(0)
+    }
+
+    fn count(&self, counted: impl Fn(Verdict) -> bool) -> u32 {
+        let count = self
+            .answers()
+            .filter(|(_, answer)| counted(answer.verdict))
+            .count();
+        u32::try_from(count).unwrap_or(u32::MAX)
+    }
+
+    /// The budget used so far.
+    fn spent(&self) -> u32 {
+        self.count(|verdict| {
+            matches!(
+                verdict,
+                Verdict::NotSent | Verdict::Throttled | Verdict::Unknown
+            )
+        })
+    }
+
+    /// Whether any attempt of any round may have been taken for all we know.
+    fn may_have_been_taken(&self) -> bool {
+        self.story
+            .attempts
+            .values()
+            .filter_map(|facts| facts.answered.as_ref())
+            .any(|answer| matches!(answer.verdict, Verdict::Unknown | Verdict::InProgress))
+    }
+
+    /// Whether the provider may have forgotten the key by `at`.
+    fn window_closed(&self, terms: &Terms, at: Timestamp) -> bool {
+        match (terms.key, self.story.first_start()) {
+            (Some(key), Some(first)) => at >= first.at.plus(key.window.saturating_sub(key.margin)),
+            (Some(_), None) | (None, _) => false,
+        }
+    }
+}
