@@ -1,3 +1,4 @@
 //! Touches the world: Kafka, the disk, providers over HTTP, the clock. Siblings do not import one another.
 
+pub mod kafka;
 pub mod ledger;

@@ -9,5 +9,6 @@ pub mod intent;
 pub mod ledger_entry;
 pub mod offset_tracker;
 pub mod position;
+pub mod record;
 pub mod retry;
 pub mod time;

@@ -1,0 +1,344 @@
+//! A member of the consumer group. Tells of records and of partitions that come and go, and leaves every answer to its
+//! caller: a partition is taken up and let go only when told so, because work in flight must be recorded first.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use rdkafka::consumer::{
+    BaseConsumer, CommitMode, Consumer as _, ConsumerContext, RebalanceProtocol,
+};
+use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
+use rdkafka::message::{BorrowedMessage, Headers as _, Message as _};
+use rdkafka::types::RDKafkaRespErr;
+use rdkafka::{ClientConfig, ClientContext, Offset as Place, TopicPartitionList};
+
+use super::client::Talk;
+use super::oauth::TokenSource;
+use crate::domain::position::{NextOffset, Offset, Position, TopicPartition};
+use crate::domain::record::Record;
+use crate::domain::time::Timestamp;
+
+/// What one look at the group brought.
+#[derive(Debug)]
+pub enum Polled {
+    /// A record of a partition that is assigned.
+    Record(Record),
+    /// These partitions are ours once `take_up` is called.
+    Assigned(Vec<TopicPartition>),
+    /// These partitions are to be let go: work, commit, then call `let_go`.
+    Revoked(Vec<TopicPartition>),
+    /// These partitions went to another member already: nothing may be committed. Call `let_go`.
+    Lost(Vec<TopicPartition>),
+    /// The client has given up and must be built anew, or the process must end.
+    Fatal(KafkaError),
+    /// Something went wrong that the client goes on trying to mend.
+    Fault(KafkaError),
+    /// Nothing within the time.
+    Nothing,
+}
+
+/// Where reading begins in a partition without a committed position.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StartAt {
+    /// At the oldest record.
+    Earliest,
+    /// After the newest record.
+    Latest,
+    /// At the first record written at or after this moment.
+    Moment(Timestamp),
+}
+
+/// Where reading begins in one partition, and why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Beginning {
+    /// At the position that the group committed.
+    Committed(NextOffset),
+    /// Nothing was committed, or what was has expired.
+    Uncommitted(StartAt),
+}
+
+/// A rebalance that has been announced and not yet answered.
+enum Announced {
+    Assigned(Vec<TopicPartition>),
+    Revoked(Vec<TopicPartition>),
+    Lost(Vec<TopicPartition>),
+}
+
+/// What librdkafka calls back into.
+pub struct GroupContext {
+    talk: Talk,
+    tokens: TokenSource,
+    announced: Mutex<VecDeque<Announced>>,
+}
+
+impl ClientContext for GroupContext {
+    const ENABLE_REFRESH_OAUTH_TOKEN: bool = true;
+
+    fn log(&self, level: rdkafka::config::RDKafkaLogLevel, facility: &str, message: &str) {
+        self.talk.log(level, facility, message);
+    }
+
+    fn error(&self, error: KafkaError, reason: &str) {
+        self.talk.error(&error, reason);
+    }
+
+    fn generate_oauth_token(
+        &self,
+        _: Option<&str>,
+    ) -> Result<rdkafka::client::OAuthToken, Box<dyn std::error::Error>> {
+        self.tokens.fetch()
+    }
+}
+
+impl ConsumerContext for GroupContext {
+    /// Only takes note: the poll loop acts on it, so that work in flight can end and be recorded before.
+    fn rebalance(
+        &self,
+        consumer: &BaseConsumer<Self>,
+        kind: RDKafkaRespErr,
+        partitions: &mut TopicPartitionList,
+    ) {
+        let partitions = listed(partitions);
+        let announced = if kind == RDKafkaRespErr::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS {
+            Announced::Assigned(partitions)
+        } else if consumer.assignment_lost() {
+            Announced::Lost(partitions)
+        } else {
+            Announced::Revoked(partitions)
+        };
+        self.announced
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push_back(announced);
+    }
+}
+
+/// A member of the consumer group.
+pub struct GroupConsumer {
+    inner: BaseConsumer<GroupContext>,
+    start_at: StartAt,
+}
+
+impl GroupConsumer {
+    /// Joins nothing yet: call `subscribe`.
+    pub fn new(config: &ClientConfig, tokens: TokenSource, start_at: StartAt) -> KafkaResult<Self> {
+        let context = GroupContext {
+            talk: Talk::new("consumer"),
+            tokens,
+            announced: Mutex::new(VecDeque::new()),
+        };
+        let inner: BaseConsumer<GroupContext> = config.create_with_context(context)?;
+        Ok(Self { inner, start_at })
+    }
+
+    /// Joins the group for these topics.
+    pub fn subscribe(&self, topics: &[&str]) -> KafkaResult<()> {
+        self.inner.subscribe(topics)
+    }
+
+    /// Looks once, for at most `timeout`. Must be called at least every `max.poll.interval.ms`.
+    pub fn poll(&self, timeout: Duration) -> Polled {
+        if let Some(announced) = self.announced() {
+            return announced;
+        }
+        let polled = match self.inner.poll(timeout) {
+            Some(Ok(message)) => Polled::Record(record(&message)),
+            Some(Err(error)) if is_fatal(&error) => Polled::Fatal(error),
+            Some(Err(error)) => Polled::Fault(error),
+            None => Polled::Nothing,
+        };
+        match polled {
+            Polled::Nothing => self.announced().unwrap_or(Polled::Nothing),
+            Polled::Record(_)
+            | Polled::Assigned(_)
+            | Polled::Revoked(_)
+            | Polled::Lost(_)
+            | Polled::Fatal(_)
+            | Polled::Fault(_) => polled,
+        }
+    }
+
+    /// Takes up partitions that were announced as assigned, each at its beginning.
+    pub fn take_up(&self, partitions: &[(TopicPartition, Beginning)]) -> KafkaResult<()> {
+        let mut list = TopicPartitionList::with_capacity(partitions.len());
+        let mut moments = TopicPartitionList::new();
+        for (partition, beginning) in partitions {
+            let place = match beginning {
+                Beginning::Committed(next) => Place::Offset(next.0),
+                Beginning::Uncommitted(StartAt::Earliest) => Place::Beginning,
+                Beginning::Uncommitted(StartAt::Latest) => Place::End,
+                Beginning::Uncommitted(StartAt::Moment(moment)) => {
+                    let at = Place::Offset(moment.as_millis());
+                    moments.add_partition_offset(&partition.topic, partition.partition, at)?;
+                    continue;
+                }
+            };
+            list.add_partition_offset(&partition.topic, partition.partition, place)?;
+        }
+        if moments.count() > 0 {
+            let found = self
+                .inner
+                .offsets_for_times(moments, Duration::from_secs(30))?;
+            for element in found.elements() {
+                list.add_partition_offset(element.topic(), element.partition(), element.offset())?;
+            }
+        }
+        match self.inner.rebalance_protocol() {
+            RebalanceProtocol::Cooperative => self.inner.incremental_assign(&list),
+            RebalanceProtocol::Eager | RebalanceProtocol::None => self.inner.assign(&list),
+        }
+    }
+
+    /// Lets partitions go that were announced as revoked or lost.
+    pub fn let_go(&self, partitions: &[TopicPartition]) -> KafkaResult<()> {
+        match self.inner.rebalance_protocol() {
+            RebalanceProtocol::Cooperative => self.inner.incremental_unassign(&list(partitions)),
+            RebalanceProtocol::Eager | RebalanceProtocol::None => self.inner.unassign(),
+        }
+    }
+
+    /// Where reading begins in each partition, by what the group has committed. Asks the coordinator.
+    pub fn beginnings(
+        &self,
+        partitions: &[TopicPartition],
+        timeout: Duration,
+    ) -> KafkaResult<Vec<(TopicPartition, Beginning)>> {
+        let committed = self.inner.committed_offsets(list(partitions), timeout)?;
+        let beginning = |partition: &TopicPartition| {
+            let found = committed.find_partition(&partition.topic, partition.partition)?;
+            match found.offset() {
+                Place::Offset(next) => Some(Beginning::Committed(NextOffset(next))),
+                Place::Beginning
+                | Place::End
+                | Place::Stored
+                | Place::Invalid
+                | Place::OffsetTail(_) => None,
+            }
+        };
+        let begin = |partition: &TopicPartition| {
+            let beginning = beginning(partition).unwrap_or(Beginning::Uncommitted(self.start_at));
+            (partition.clone(), beginning)
+        };
+        Ok(partitions.iter().map(begin).collect())
+    }
+
+    /// Commits positions and waits for the coordinator's word.
+    pub fn commit(&self, positions: &[(TopicPartition, NextOffset)]) -> KafkaResult<()> {
+        let mut list = TopicPartitionList::with_capacity(positions.len());
+        for (partition, next) in positions {
+            let place = Place::Offset(next.0);
+            list.add_partition_offset(&partition.topic, partition.partition, place)?;
+        }
+        self.inner.commit(&list, CommitMode::Sync)
+    }
+
+    /// Stops fetching from these partitions; what was fetched already is forgotten and read again later.
+    pub fn pause(&self, partitions: &[TopicPartition]) -> KafkaResult<()> {
+        self.inner.pause(&list(partitions))
+    }
+
+    /// Fetches from these partitions again.
+    pub fn resume(&self, partitions: &[TopicPartition]) -> KafkaResult<()> {
+        self.inner.resume(&list(partitions))
+    }
+
+    /// The oldest offset and the one after the newest, asked of the broker.
+    pub fn watermarks(
+        &self,
+        partition: &TopicPartition,
+        timeout: Duration,
+    ) -> KafkaResult<(Offset, NextOffset)> {
+        let (low, high) =
+            self.inner
+                .fetch_watermarks(&partition.topic, partition.partition, timeout)?;
+        Ok((Offset(low), NextOffset(high)))
+    }
+
+    /// The client itself, to ask for metadata.
+    pub fn client(&self) -> &rdkafka::client::Client<GroupContext> {
+        self.inner.client()
+    }
+
+    fn announced(&self) -> Option<Polled> {
+        let mut announced = self
+            .inner
+            .context()
+            .announced
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        announced.pop_front().map(|announced| match announced {
+            Announced::Assigned(partitions) => Polled::Assigned(partitions),
+            Announced::Revoked(partitions) => Polled::Revoked(partitions),
+            Announced::Lost(partitions) => Polled::Lost(partitions),
+        })
+    }
+}
+
+/// Whether a commit failed because the partition is no longer ours.
+pub fn is_stale(error: &KafkaError) -> bool {
+    matches!(
+        error.rdkafka_error_code(),
+        Some(
+            RDKafkaErrorCode::IllegalGeneration
+                | RDKafkaErrorCode::UnknownMemberId
+                | RDKafkaErrorCode::RebalanceInProgress
+                | RDKafkaErrorCode::FencedInstanceId
+                | RDKafkaErrorCode::StaleMemberEpoch
+                | RDKafkaErrorCode::AssignmentLost
+        )
+    )
+}
+
+fn is_fatal(error: &KafkaError) -> bool {
+    matches!(error, KafkaError::MessageConsumptionFatal(_))
+}
+
+fn listed(partitions: &TopicPartitionList) -> Vec<TopicPartition> {
+    let named = |topic: &str, partition| TopicPartition {
+        topic: topic.into(),
+        partition,
+    };
+    partitions
+        .elements()
+        .iter()
+        .map(|element| named(element.topic(), element.partition()))
+        .collect()
+}
+
+fn list(partitions: &[TopicPartition]) -> TopicPartitionList {
+    let mut list = TopicPartitionList::with_capacity(partitions.len());
+    for partition in partitions {
+        list.add_partition(&partition.topic, partition.partition);
+    }
+    list
+}
+
+fn record(message: &BorrowedMessage<'_>) -> Record {
+    let headers = message.headers().map_or_else(Vec::new, |headers| {
+        headers
+            .iter()
+            .map(|header| {
+                (
+                    header.key.to_owned(),
+                    header.value.map(Bytes::copy_from_slice),
+                )
+            })
+            .collect()
+    });
+    let partition = TopicPartition {
+        topic: Arc::from(message.topic()),
+        partition: message.partition(),
+    };
+    Record {
+        position: Position {
+            partition,
+            offset: Offset(message.offset()),
+        },
+        timestamp: Timestamp::from_millis(message.timestamp().to_millis().unwrap_or(0)),
+        key: message.key().map(Bytes::copy_from_slice),
+        value: message.payload().map(Bytes::copy_from_slice),
+        headers,
+    }
+}
