@@ -1,0 +1,3 @@
+//! What needs a real Kafka.
+
+mod brokers;
