@@ -1,16 +1,21 @@
 //! The product over real sockets: one binary, so that it is linked once. Its rooms:
 //!
 //! - `on_kafka`: suites against Apache Kafka, left out unless `SENDONCE_TEST_KAFKA=1`;
-//! - `kafka_cluster`: starts and ends the brokers that those suites talk to.
+//! - `through_toxiproxy`: suites over connections that fail, left out unless `SENDONCE_TEST_TOXIPROXY=1`;
+//! - `kafka_cluster`, `toxiproxy`: start and end what those suites talk to, through the scripts under `tests/`;
+//! - `waiting`: waits for other processes.
 
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,
     clippy::indexing_slicing,
+    clippy::cast_possible_truncation,
     clippy::missing_panics_doc
 )]
 
 mod kafka_cluster;
 mod on_kafka;
+mod through_toxiproxy;
+mod toxiproxy;
 mod waiting;

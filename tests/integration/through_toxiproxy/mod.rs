@@ -1,0 +1,3 @@
+//! What needs connections that fail.
+
+mod toxics;
