@@ -6,3 +6,4 @@
 
 pub mod adapters;
 pub mod domain;
+pub mod pipeline;

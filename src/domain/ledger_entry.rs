@@ -319,6 +319,14 @@ impl Story {
             .find(|answer| answer.verdict == Verdict::Accepted)
     }
 
+    /// Whether any attempt of any round may have been taken, for all we know.
+    pub fn may_have_been_taken(&self) -> bool {
+        self.attempts
+            .values()
+            .filter_map(|facts| facts.answered.as_ref())
+            .any(|answer| matches!(answer.verdict, Verdict::Unknown | Verdict::InProgress))
+    }
+
     /// The earliest start of any attempt: the key's window runs from here.
     pub fn first_start(&self) -> Option<Started> {
         self.attempts

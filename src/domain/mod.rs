@@ -1,6 +1,7 @@
 //! Decides, and does nothing: no I/O, no clock, no dice, no logging. Time and chance arrive as arguments, and what is
 //! to be done leaves as a value.
 
+pub mod account_gate;
 pub mod attempt;
 pub mod dead_letter;
 pub mod dispatch;

@@ -2,6 +2,7 @@
 //! caller: a partition is taken up and let go only when told so, because work in flight must be recorded first.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -71,6 +72,7 @@ pub struct GroupContext {
     talk: Talk,
     tokens: TokenSource,
     announced: Mutex<VecDeque<Announced>>,
+    closing: AtomicBool,
 }
 
 impl ClientContext for GroupContext {
@@ -100,6 +102,13 @@ impl ConsumerContext for GroupContext {
         kind: RDKafkaRespErr,
         partitions: &mut TopicPartitionList,
     ) {
+        if self.closing.load(Ordering::SeqCst) {
+            // Nobody polls for announcements any more, and librdkafka waits for the answer.
+            if let Err(error) = release(consumer, partitions) {
+                tracing::warn!(%error, "partitions could not be let go while closing");
+            }
+            return;
+        }
         let partitions = listed(partitions);
         let announced = if kind == RDKafkaRespErr::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS {
             Announced::Assigned(partitions)
@@ -127,7 +136,8 @@ impl GroupConsumer {
         let context = GroupContext {
             talk: Talk::new("consumer"),
             tokens,
-            announced: Mutex::new(VecDeque::new()),
+            announced: Mutex::default(),
+            closing: AtomicBool::new(false),
         };
         let inner: BaseConsumer<GroupContext> = config.create_with_context(context)?;
         Ok(Self { inner, start_at })
@@ -193,9 +203,14 @@ impl GroupConsumer {
 
     /// Lets partitions go that were announced as revoked or lost.
     pub fn let_go(&self, partitions: &[TopicPartition]) -> KafkaResult<()> {
-        match self.inner.rebalance_protocol() {
-            RebalanceProtocol::Cooperative => self.inner.incremental_unassign(&list(partitions)),
-            RebalanceProtocol::Eager | RebalanceProtocol::None => self.inner.unassign(),
+        release(&self.inner, &list(partitions))
+    }
+
+    /// Lets everything go and makes ready to be dropped, which leaves the group. Commit before.
+    pub fn close(&self) {
+        self.inner.context().closing.store(true, Ordering::SeqCst);
+        if let Err(error) = self.inner.unassign() {
+            tracing::warn!(%error, "the assignment could not be let go while closing");
         }
     }
 
@@ -289,6 +304,16 @@ pub fn is_stale(error: &KafkaError) -> bool {
                 | RDKafkaErrorCode::AssignmentLost
         )
     )
+}
+
+fn release(
+    consumer: &BaseConsumer<GroupContext>,
+    partitions: &TopicPartitionList,
+) -> KafkaResult<()> {
+    match consumer.rebalance_protocol() {
+        RebalanceProtocol::Cooperative => consumer.incremental_unassign(partitions),
+        RebalanceProtocol::Eager | RebalanceProtocol::None => consumer.unassign(),
+    }
 }
 
 fn is_fatal(error: &KafkaError) -> bool {

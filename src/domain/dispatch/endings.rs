@@ -24,7 +24,7 @@ pub(super) fn of(
     limits: &Limits,
     now: Timestamp,
 ) -> Option<Ending> {
-    let open_question = series.may_have_been_taken();
+    let open_question = series.story.may_have_been_taken();
     let ending = |reason, detail| {
         let reason = if open_question {
             Reason::OutcomeUnknown
@@ -97,7 +97,7 @@ pub(super) fn of(
 /// that may have been taken has been answered or was surely gone before the rejected one started: had one been
 /// accepted, the provider would have replayed that.
 fn rejects_all(series: &Series<'_>, terms: &Terms) -> bool {
-    if !series.may_have_been_taken() {
+    if !series.story.may_have_been_taken() {
         return true;
     }
     let Some(rejected) = series.story.last_start() else {

@@ -166,7 +166,7 @@ pub fn may_send(
         story,
         round: story.round(),
     };
-    if series.may_have_been_taken() && series.window_closed(terms, now) {
+    if story.may_have_been_taken() && series.window_closed(terms, now) {
         return Err("window_closed");
     }
     Ok(())
@@ -304,15 +304,6 @@ impl<'a> Series<'a> {
                 Verdict::NotSent | Verdict::Throttled | Verdict::Unknown
             )
         })
-    }
-
-    /// Whether any attempt of any round may have been taken for all we know.
-    fn may_have_been_taken(&self) -> bool {
-        self.story
-            .attempts
-            .values()
-            .filter_map(|facts| facts.answered.as_ref())
-            .any(|answer| matches!(answer.verdict, Verdict::Unknown | Verdict::InProgress))
     }
 
     /// Whether the provider may have forgotten the key by `at`.

@@ -1,0 +1,118 @@
+//! Commits positions, and nobody else does. A position only moves forward, and only for a tenure that is still ours.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use crate::adapters::kafka::consumer::{GroupConsumer, is_stale};
+use crate::domain::position::{AssignmentEpoch, NextOffset, TopicPartition};
+use crate::telemetry::metrics::{CommitResult, Metrics};
+
+use super::tenure::Tenure;
+use super::tenures::Tenures;
+
+/// The committer's thread.
+pub struct Committer {
+    orders: Sender<Order>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What the committer is told beside the passing of time.
+enum Order {
+    /// Commit what these tenures have settled, then tell.
+    Now(Vec<Arc<Tenure>>, Sender<()>),
+}
+
+impl Committer {
+    /// Starts committing every `interval` what the tenures have settled.
+    pub fn start(
+        consumer: Arc<GroupConsumer>,
+        tenures: Arc<Tenures>,
+        metrics: Arc<Metrics>,
+        interval: Duration,
+    ) -> std::io::Result<Self> {
+        let (orders, told) = channel();
+        let mut work = Work { consumer, tenures, metrics, committed: HashMap::new() };
+        let thread = std::thread::Builder::new()
+            .name("committer".into())
+            .spawn(move || work.run(&told, interval))?;
+        Ok(Self { orders, thread: Some(thread) })
+    }
+
+    /// Commits what these tenures have settled. Returns whether the coordinator answered within `timeout`.
+    pub fn commit_now(&self, tenures: Vec<Arc<Tenure>>, timeout: Duration) -> bool {
+        let (done, told) = channel();
+        self.orders.send(Order::Now(tenures, done)).is_ok() && told.recv_timeout(timeout).is_ok()
+    }
+
+    /// Ends the thread once its current commit has been answered.
+    pub fn stop(mut self) -> Option<JoinHandle<()>> {
+        self.thread.take()
+    }
+}
+
+struct Work {
+    consumer: Arc<GroupConsumer>,
+    tenures: Arc<Tenures>,
+    metrics: Arc<Metrics>,
+    committed: HashMap<TopicPartition, (AssignmentEpoch, NextOffset)>,
+}
+
+impl Work {
+    fn run(&mut self, orders: &Receiver<Order>, interval: Duration) {
+        loop {
+            match orders.recv_timeout(interval) {
+                Ok(Order::Now(tenures, done)) => {
+                    self.commit(&tenures);
+                    // The one who asked may have stopped waiting.
+                    let _ = done.send(());
+                }
+                Err(RecvTimeoutError::Timeout) => {
+                    let tenures = self.tenures.all();
+                    self.forget_all_but(&tenures);
+                    self.commit(&tenures);
+                }
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+        }
+    }
+
+    fn commit(&mut self, tenures: &[Arc<Tenure>]) {
+        let ahead: Vec<(AssignmentEpoch, TopicPartition, NextOffset)> = tenures
+            .iter()
+            .filter_map(|tenure| {
+                let next = tenure.committable()?;
+                let known = self.committed.get(&tenure.partition);
+                let moved = known.is_none_or(|(epoch, at)| *epoch != tenure.epoch || *at < next);
+                moved.then(|| (tenure.epoch, tenure.partition.clone(), next))
+            })
+            .collect();
+        if ahead.is_empty() {
+            return;
+        }
+        let positions: Vec<_> =
+            ahead.iter().map(|(_, partition, next)| (partition.clone(), *next)).collect();
+        match self.consumer.commit(&positions) {
+            Ok(()) => {
+                self.metrics.commit(CommitResult::Ok);
+                for (epoch, partition, next) in ahead {
+                    self.committed.insert(partition, (epoch, next));
+                }
+            }
+            Err(error) if is_stale(&error) => {
+                self.metrics.commit(CommitResult::Stale);
+                tracing::warn!(%error, "a commit came too late: the group has moved on");
+            }
+            Err(error) => {
+                self.metrics.commit(CommitResult::Failed);
+                tracing::warn!(%error, "a commit failed and is tried again");
+            }
+        }
+    }
+
+    fn forget_all_but(&mut self, tenures: &[Arc<Tenure>]) {
+        self.committed.retain(|partition, _| tenures.iter().any(|tenure| tenure.partition == *partition));
+    }
+}

@@ -1,0 +1,380 @@
+//! Reads records and hands them to the crew, within the limits; answers the group's rebalances.
+//!
+//! One thread polls, always: while nothing may be read, the partitions are paused and polling goes on. A short stall
+//! is waited out instead, because a pause throws away what was fetched already.
+
+use std::collections::{HashSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rdkafka::error::KafkaError;
+use tokio::runtime::Handle;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::time::Instant;
+
+use crate::adapters::kafka::consumer::{Beginning, GroupConsumer, Polled};
+use crate::domain::position::TopicPartition;
+use crate::domain::record::Record;
+use crate::telemetry::metrics::{Metrics, Rebalance};
+use crate::telemetry::status::{Loop, NotReady, Status};
+
+use super::committer::Committer;
+use super::tenure::Tenure;
+use super::tenures::Tenures;
+use super::worker::Crew;
+
+/// How long a full house is waited out before the partitions are paused.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// The longest that one look at the group takes.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// How much may be open.
+#[derive(Clone, Copy, Debug)]
+pub struct IntakeLimits {
+    /// Intents that are open at once.
+    pub open_max: usize,
+    /// Records of one partition between its committed position and the last one read.
+    pub span_max: usize,
+    /// How long work in flight may take to end when a partition is revoked, or at shutdown.
+    pub drain: Duration,
+}
+
+/// How reading ended.
+#[derive(Debug)]
+pub enum Ended {
+    /// As asked, with everything recorded.
+    Drained,
+    /// As asked, but this many records were still being worked on when the time was up.
+    Forced {
+        /// Records still worked on.
+        at_work: usize,
+    },
+    /// The client cannot go on.
+    Broken(KafkaError),
+}
+
+/// The reading thread.
+pub struct Intake {
+    consumer: Arc<GroupConsumer>,
+    tenures: Arc<Tenures>,
+    committer: Committer,
+    crew: Arc<Crew>,
+    limits: IntakeLimits,
+    runtime: Handle,
+    metrics: Arc<Metrics>,
+    status: Arc<Status>,
+    stop: watch::Receiver<bool>,
+    room: Arc<Semaphore>,
+    held: VecDeque<Record>,
+    full_since: Option<Instant>,
+    house_full: bool,
+    spans_full: HashSet<TopicPartition>,
+    leaving: VecDeque<Leaving>,
+}
+
+/// Partitions that are to be let go once their work has ended.
+struct Leaving {
+    partitions: Vec<TopicPartition>,
+    tenures: Vec<Arc<Tenure>>,
+    until: Instant,
+}
+
+/// What the reading thread works with.
+pub struct Parts {
+    /// The member of the group.
+    pub consumer: Arc<GroupConsumer>,
+    /// The tenures that run.
+    pub tenures: Arc<Tenures>,
+    /// The one that commits.
+    pub committer: Committer,
+    /// Those who work.
+    pub crew: Arc<Crew>,
+    /// How much may be open.
+    pub limits: IntakeLimits,
+    /// Where work is spawned.
+    pub runtime: Handle,
+    /// What is counted.
+    pub metrics: Arc<Metrics>,
+    /// What the admin listener tells.
+    pub status: Arc<Status>,
+    /// Turns true when reading is to end.
+    pub stop: watch::Receiver<bool>,
+}
+
+impl Intake {
+    /// Reads nothing yet.
+    pub fn new(parts: Parts) -> Self {
+        Self {
+            room: Arc::new(Semaphore::new(parts.limits.open_max)),
+            consumer: parts.consumer,
+            tenures: parts.tenures,
+            committer: parts.committer,
+            crew: parts.crew,
+            limits: parts.limits,
+            runtime: parts.runtime,
+            metrics: parts.metrics,
+            status: parts.status,
+            stop: parts.stop,
+            held: VecDeque::new(),
+            full_since: None,
+            house_full: false,
+            spans_full: HashSet::new(),
+            leaving: VecDeque::new(),
+        }
+    }
+
+    /// Reads until it is told to stop or the client breaks, then drains.
+    pub fn run(mut self) -> Ended {
+        let broken = loop {
+            if *self.stop.borrow() {
+                break None;
+            }
+            self.status.beat(Loop::Intake);
+            self.see_off();
+            self.resume_where_there_is_room();
+            self.hand_over_held();
+            let timeout = if self.leaving.is_empty() && self.held.is_empty() {
+                LOOK
+            } else {
+                LOOK / 10
+            };
+            match self.consumer.poll(timeout) {
+                Polled::Record(record) => self.read(record),
+                Polled::Assigned(partitions) => {
+                    if let Err(error) = self.take_up(partitions) {
+                        break Some(error);
+                    }
+                }
+                Polled::Revoked(partitions) => self.revoked(partitions),
+                Polled::Lost(partitions) => self.lost(partitions),
+                Polled::Fault(error) => tracing::warn!(%error, "reading met a fault and goes on"),
+                Polled::Fatal(error) => break Some(error),
+                Polled::Nothing => {}
+            }
+        };
+        let forced = self.drain();
+        match broken {
+            Some(error) => Ended::Broken(error),
+            None if forced == 0 => Ended::Drained,
+            None => Ended::Forced { at_work: forced },
+        }
+    }
+
+    fn read(&mut self, record: Record) {
+        if self.held.is_empty()
+            && let Ok(room) = Arc::clone(&self.room).try_acquire_owned()
+        {
+            self.hand_over(record, room);
+        } else {
+            self.held.push_back(record);
+        }
+    }
+
+    /// Waits for room as long as patience lasts, then pauses everything.
+    fn hand_over_held(&mut self) {
+        while !self.held.is_empty() {
+            let wait = if self.house_full { Duration::ZERO } else { LOOK };
+            let room = Arc::clone(&self.room).acquire_owned();
+            let room = self.runtime.block_on(async { tokio::time::timeout(wait, room).await });
+            let Ok(Ok(room)) = room else {
+                let since = *self.full_since.get_or_insert_with(Instant::now);
+                if !self.house_full && since.elapsed() >= PATIENCE {
+                    self.pause_all();
+                }
+                return;
+            };
+            self.full_since = None;
+            if let Some(record) = self.held.pop_front() {
+                self.hand_over(record, room);
+            }
+        }
+    }
+
+    fn hand_over(&mut self, record: Record, room: OwnedSemaphorePermit) {
+        let Some(tenure) = self.tenures.of(&record.position.partition) else {
+            return;
+        };
+        self.metrics.record();
+        if let Err(fault) = tenure.open(record.position.offset, record.timestamp) {
+            // Kafka went back, as after a reset of the client's position: it has been seen already.
+            tracing::warn!(position = %record.position, %fault, "a record came out of order and is passed over");
+            return;
+        }
+        let partition = record.position.partition.clone();
+        self.crew.take(record, Arc::clone(&tenure), room);
+        if tenure.span() >= self.limits.span_max && self.spans_full.insert(partition.clone()) {
+            tracing::warn!(%partition, span = tenure.span(), "too much is uncommitted: the partition is paused");
+            self.pause(&[partition]);
+        }
+    }
+
+    fn pause_all(&mut self) {
+        self.house_full = true;
+        let partitions: Vec<_> =
+            self.tenures.all().iter().map(|tenure| tenure.partition.clone()).collect();
+        tracing::debug!(partitions = partitions.len(), "as much is open as may be: reading is paused");
+        self.pause(&partitions);
+    }
+
+    fn resume_where_there_is_room(&mut self) {
+        let half_empty = self.room.available_permits() >= self.limits.open_max / 2;
+        let house_opens = self.house_full && half_empty && self.held.is_empty();
+        let below = |partition: &TopicPartition| {
+            self.tenures.of(partition).is_none_or(|tenure| tenure.span() <= self.limits.span_max / 2)
+        };
+        let spans_open: Vec<TopicPartition> =
+            self.spans_full.iter().filter(|partition| below(partition)).cloned().collect();
+        for partition in &spans_open {
+            self.spans_full.remove(partition);
+        }
+        if house_opens {
+            self.house_full = false;
+            self.full_since = None;
+        }
+        if self.house_full || (!house_opens && spans_open.is_empty()) {
+            return;
+        }
+        let open: Vec<TopicPartition> = if house_opens {
+            let all = self.tenures.all();
+            all.iter().map(|tenure| tenure.partition.clone()).collect()
+        } else {
+            spans_open
+        };
+        let open: Vec<_> =
+            open.into_iter().filter(|partition| !self.spans_full.contains(partition)).collect();
+        if let Err(error) = self.consumer.resume(&open) {
+            tracing::warn!(%error, "reading could not be resumed");
+        }
+    }
+
+    fn pause(&self, partitions: &[TopicPartition]) {
+        if let Err(error) = self.consumer.pause(partitions) {
+            tracing::warn!(%error, "reading could not be paused");
+        }
+    }
+
+    fn take_up(&mut self, partitions: Vec<TopicPartition>) -> Result<(), KafkaError> {
+        self.metrics.rebalance(Rebalance::Assigned);
+        let beginnings = self.beginnings(&partitions)?;
+        for (partition, beginning) in &beginnings {
+            let tenure = self.tenures.begin(partition.clone(), self.crew.writer_name());
+            let epoch = tenure.epoch.0;
+            match beginning {
+                Beginning::Committed(next) => {
+                    tracing::info!(%partition, epoch, from = next.0, "assigned: goes on where the group committed");
+                }
+                Beginning::Uncommitted(start_at) => {
+                    tracing::info!(%partition, epoch, ?start_at, "assigned: the group has no committed position here");
+                }
+            }
+        }
+        self.consumer.take_up(&beginnings)?;
+        if self.house_full {
+            self.pause(&partitions);
+        }
+        self.status.clear(NotReady::NotAssigned);
+        Ok(())
+    }
+
+    fn beginnings(
+        &self,
+        partitions: &[TopicPartition],
+    ) -> Result<Vec<(TopicPartition, Beginning)>, KafkaError> {
+        let mut tries = 3;
+        loop {
+            tries -= 1;
+            match self.consumer.beginnings(partitions, Duration::from_secs(10)) {
+                Err(error) if tries > 0 => {
+                    tracing::warn!(%error, "the committed positions could not be read; asked again");
+                }
+                answer => return answer,
+            }
+        }
+    }
+
+    fn revoked(&mut self, partitions: Vec<TopicPartition>) {
+        self.metrics.rebalance(Rebalance::Revoked);
+        let tenures: Vec<_> =
+            partitions.iter().filter_map(|partition| self.tenures.of(partition)).collect();
+        for tenure in &tenures {
+            tenure.end();
+        }
+        self.held.retain(|record| !partitions.contains(&record.position.partition));
+        let until = Instant::now() + self.limits.drain;
+        self.leaving.push_back(Leaving { partitions, tenures, until });
+        self.see_off();
+    }
+
+    fn lost(&mut self, partitions: Vec<TopicPartition>) {
+        self.metrics.rebalance(Rebalance::Lost);
+        tracing::warn!(partitions = partitions.len(), "partitions were lost: their late results are recorded, not committed");
+        self.held.retain(|record| !partitions.contains(&record.position.partition));
+        self.leave(&partitions);
+    }
+
+    /// Lets go of revoked partitions whose work has ended, or whose time is up.
+    fn see_off(&mut self) {
+        while let Some(leaving) = self.leaving.front() {
+            let idle = leaving.tenures.iter().all(|tenure| tenure.is_idle());
+            if !idle && Instant::now() < leaving.until {
+                return;
+            }
+            let Some(leaving) = self.leaving.pop_front() else { return };
+            if !idle {
+                tracing::warn!("a revoked partition is let go with work in flight: what it comes to is recorded late");
+            }
+            if !self.committer.commit_now(leaving.tenures, Duration::from_secs(10)) {
+                tracing::warn!("the last commit of a revoked partition was not answered in time");
+            }
+            self.leave(&leaving.partitions);
+        }
+    }
+
+    fn leave(&mut self, partitions: &[TopicPartition]) {
+        self.tenures.let_go(partitions);
+        self.crew.forget(partitions);
+        for partition in partitions {
+            self.spans_full.remove(partition);
+        }
+        if let Err(error) = self.consumer.let_go(partitions) {
+            tracing::warn!(%error, "partitions could not be let go");
+        }
+        if self.tenures.all().is_empty() {
+            self.status.set(NotReady::NotAssigned);
+        }
+    }
+
+    /// Ends all work, records and commits what it came to. Returns how many records were still worked on.
+    fn drain(&mut self) -> usize {
+        self.status.set(NotReady::Draining);
+        let tenures = self.tenures.all();
+        for tenure in &tenures {
+            tenure.end();
+        }
+        self.held.clear();
+        let until = Instant::now() + self.limits.drain;
+        while Instant::now() < until && tenures.iter().any(|tenure| !tenure.is_idle()) {
+            self.status.beat(Loop::Intake);
+            // Polling keeps the membership until the work has ended; nothing it brings is read any more.
+            match self.consumer.poll(LOOK / 10) {
+                Polled::Lost(partitions) => self.lost(partitions),
+                Polled::Revoked(partitions) => {
+                    // The commit below comes first; the group waits for us until then.
+                    self.leaving.push_back(Leaving { partitions, tenures: Vec::new(), until });
+                }
+                Polled::Record(_)
+                | Polled::Assigned(_)
+                | Polled::Fatal(_)
+                | Polled::Fault(_)
+                | Polled::Nothing => {}
+            }
+        }
+        let at_work = tenures.iter().map(|tenure| tenure.at_work_count()).sum();
+        if !self.committer.commit_now(tenures.clone(), Duration::from_secs(5)) {
+            tracing::warn!("the last commit was not answered in time; what was settled is suppressed when read again");
+        }
+        let partitions: Vec<_> = tenures.iter().map(|tenure| tenure.partition.clone()).collect();
+        self.tenures.let_go(&partitions);
+        at_work
+    }
+}

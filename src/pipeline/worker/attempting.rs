@@ -1,0 +1,294 @@
+//! Carries out the steps of an intent's life, one after the other, until its end is durable.
+
+use std::sync::Arc;
+
+use tokio::sync::OwnedSemaphorePermit;
+
+use crate::adapters::provider::Deadline;
+use crate::domain::account_gate::Passage;
+use crate::domain::attempt::{Classified, Flags, Verdict};
+use crate::domain::classify::{Circumstances, classify};
+use crate::domain::dead_letter::Reason;
+use crate::domain::dispatch::{self, Limits, Step};
+use crate::domain::intent::Intent;
+use crate::domain::ledger_entry::{Answered, Fact, Rendering, Standing, Story, Subject};
+use crate::domain::offset_tracker::{Persisted, Settlement};
+use crate::domain::render::{RenderedRequest, render};
+use crate::domain::time::Timestamp;
+use crate::telemetry::metrics::Outcome;
+
+use super::super::accounts::Account;
+use super::{Crew, Job, Stopped};
+
+/// What a series of attempts is about.
+pub(super) struct Case {
+    /// Where its requests go.
+    pub(super) account: Arc<Account>,
+    /// What the intent itself says about sending.
+    pub(super) limits: Limits,
+    /// What the ledger remembers about.
+    pub(super) subject: Subject,
+}
+
+/// The attempt that is to be made.
+struct Next {
+    round: u32,
+    attempt: u32,
+    deadline: Timestamp,
+}
+
+impl Crew {
+    /// Goes on with the intent from its story until its end is durable.
+    pub(super) async fn carry_out(
+        &self,
+        job: &Job,
+        intent: &Intent,
+        case: &Case,
+        mut story: Option<Arc<Story>>,
+    ) -> Result<Settlement, Stopped> {
+        let mut request: Option<RenderedRequest> = None;
+        let mut permit: Option<OwnedSemaphorePermit> = None;
+        let mut proof: Option<Persisted> = None;
+        loop {
+            if job.tenure.is_over() {
+                return Err(Stopped::TenureOver);
+            }
+            let (now, jitter) = (self.parts.clock.now(), self.parts.clock.jitter());
+            let terms = &case.account.terms;
+            let step = dispatch::next(story.as_deref(), terms, &case.limits, now, jitter);
+            match step {
+                Step::Settle => {
+                    let proof = match proof {
+                        Some(proof) => proof,
+                        None => self.proof_of(job, &case.subject).await?,
+                    };
+                    if let Some(story) = &story {
+                        self.count_end(job, case, story);
+                    }
+                    return Ok(Settlement::Persisted(proof));
+                }
+                Step::Wait { until } => {
+                    permit = None;
+                    self.pause_until(&job.tenure, until).await?;
+                }
+                Step::Conclude { id, answer } => {
+                    let fact = Fact::Answered { attempt: id.attempt, answer };
+                    let by = (id.round, id.writer);
+                    let (known, durable) =
+                        self.persist_by(job, &case.subject, story, by, fact).await?;
+                    (story, proof) = (Some(known), Some(durable));
+                }
+                Step::SetAside { round, reason, detail } => {
+                    let fact = Fact::DeadLettering { reason, detail: detail.into() };
+                    let (known, durable) =
+                        self.persist(job, &case.subject, story, round, fact).await?;
+                    (story, proof) = (Some(known), Some(durable));
+                }
+                Step::ProduceDeadLetter { round, cause } => {
+                    let letter = self.letter(case, story.as_deref(), &cause);
+                    let at = self.produce(job, &letter).await?;
+                    let fact = Fact::DeadLettered { at };
+                    let (known, durable) =
+                        self.persist(job, &case.subject, story, round, fact).await?;
+                    (story, proof) = (Some(known), Some(durable));
+                }
+                Step::Start { round, attempt, deadline } => {
+                    let Some(ready) = permit.take() else {
+                        permit = Some(self.permit(job, case).await?);
+                        continue;
+                    };
+                    if let Passage::ClosedUntil(until) = case.account.ask(now) {
+                        drop(ready);
+                        self.pause_until(&job.tenure, until.plus(self.spread())).await?;
+                        continue;
+                    }
+                    let request = match &request {
+                        Some(request) => request,
+                        None => match self.render(case, intent, story.as_deref()) {
+                            Ok(rendered) => request.insert(rendered),
+                            Err(detail) => {
+                                return self.cannot_render(job, intent, case, story, &detail).await;
+                            }
+                        },
+                    };
+                    let next = Next { round, attempt, deadline };
+                    let (known, durable) =
+                        self.attempt(job, case, story, request, &next, ready).await?;
+                    (story, proof) = (Some(known), Some(durable));
+                }
+            }
+        }
+    }
+
+    /// Makes one attempt: its start durable, its request, its answer durable.
+    async fn attempt(
+        &self,
+        job: &Job,
+        case: &Case,
+        story: Option<Arc<Story>>,
+        request: &RenderedRequest,
+        next: &Next,
+        permit: OwnedSemaphorePermit,
+    ) -> Result<(Arc<Story>, Persisted), Stopped> {
+        let account = &case.account;
+        let first = story.as_ref().is_none_or(|story| story.attempts.is_empty());
+        let boot_deadline = Deadline::after(account.terms.request_span);
+        let rendering = match story.as_ref().and_then(|story| story.rendering.clone()) {
+            Some(rendering) => rendering,
+            None => Rendering {
+                provider: Arc::clone(&account.name),
+                profile: account.profile_hash,
+                request: request.fingerprint,
+            },
+        };
+        let attempt = next.attempt;
+        let fact = Fact::Started { attempt, deadline: next.deadline, rendering };
+        let (story, _) = self.persist(job, &case.subject, story, next.round, fact).await?;
+
+        let started = self.parts.clock.now();
+        let terms = &account.terms;
+        let leave = dispatch::may_send(&story, terms, &case.limits, next.deadline, started);
+        let (classified, heard) = match leave {
+            Err(detail) => (withheld(detail), true),
+            Ok(()) if job.tenure.is_over() => (withheld("tenure_over"), true),
+            Ok(()) => {
+                let answer = account.client.send(request, boot_deadline).await;
+                let circumstances = Circumstances { first_attempt: first, now: self.parts.clock.now() };
+                (classify(&account.profile, &answer, &circumstances), answer.is_heard())
+            }
+        };
+        drop(permit);
+
+        let now = self.parts.clock.now();
+        account.answered(&classified, now);
+        self.count_attempt(job, case, &classified, first, now.since(started));
+        let jitter = self.parts.clock.jitter();
+        let answer = dispatch::answered(&classified, heard, &story, terms, now, jitter);
+        let fact = Fact::Answered { attempt, answer };
+        self.persist(job, &case.subject, story, next.round, fact).await
+    }
+
+    /// Leave to make a request: the account has so many at once.
+    async fn permit(&self, job: &Job, case: &Case) -> Result<OwnedSemaphorePermit, Stopped> {
+        tokio::select! {
+            permit = Arc::clone(&case.account.requests).acquire_owned() => {
+                permit.map_err(|_| Stopped::TenureOver)
+            }
+            () = job.tenure.over() => Err(Stopped::TenureOver),
+        }
+    }
+
+    fn render(
+        &self,
+        case: &Case,
+        intent: &Intent,
+        story: Option<&Story>,
+    ) -> Result<RenderedRequest, String> {
+        let pinned = story.and_then(|story| story.rendering.as_ref());
+        let key = case.subject.key.as_ref().ok_or("no_key")?;
+        let profile = match pinned {
+            Some(rendering) => case.account.version(rendering.profile, &*self.parts.ledger)?,
+            None => Arc::clone(&case.account.profile),
+        };
+        let request = render(&profile, intent, key).map_err(|fault| fault.to_string())?;
+        match pinned {
+            Some(rendering) if rendering.request != request.fingerprint => {
+                Err("request_changed".to_owned())
+            }
+            Some(_) | None => Ok(request),
+        }
+    }
+
+    async fn cannot_render(
+        &self,
+        job: &Job,
+        intent: &Intent,
+        case: &Case,
+        story: Option<Arc<Story>>,
+        detail: &str,
+    ) -> Result<Settlement, Stopped> {
+        tracing::error!(
+            event_id = %intent.event_id, provider = %case.account.name, detail,
+            "the request cannot be rendered; nothing is sent"
+        );
+        match story {
+            Some(story) => self.give_up(job, story, Reason::PayloadConflict, "request_changed").await,
+            None => {
+                let subject = super::reading::subject_of_record(&job.record, Some(intent));
+                self.set_record_aside(job, &subject, Reason::Malformed, detail).await
+            }
+        }
+    }
+
+    fn count_attempt(
+        &self,
+        job: &Job,
+        case: &Case,
+        classified: &Classified,
+        first: bool,
+        took: std::time::Duration,
+    ) {
+        let provider = &case.account.metrics;
+        provider.attempt(classified.verdict, took);
+        if classified.flags.replay {
+            provider.replay();
+            if first {
+                provider.suspected_duplicate();
+                tracing::error!(
+                    event_id = case.subject.event_id.as_deref(), key = %KeyOf(case), provider = %case.account.name,
+                    "the provider already knew the key of a first attempt: a lost ledger, or another user of the namespace"
+                );
+            }
+        }
+        let Classified { verdict, status, detail, .. } = classified;
+        let event_id = case.subject.event_id.as_deref();
+        let (key, position) = (KeyOf(case), &job.record.position);
+        if *verdict == Verdict::Accepted {
+            tracing::debug!(event_id, %key, %position, status, detail, "attempt accepted");
+        } else {
+            tracing::info!(event_id, %key, %position, %verdict, status, detail, "attempt not accepted");
+        }
+    }
+
+    fn count_end(&self, job: &Job, case: &Case, story: &Story) {
+        let provider = &case.account.metrics;
+        match story.standing() {
+            Standing::Accepted(answer) => {
+                provider.outcome(Outcome::Accepted);
+                if answer.flags.id_absent {
+                    provider.id_absent();
+                }
+                let latency = self.parts.clock.now().since(job.record.timestamp);
+                provider.send_latency(latency);
+            }
+            Standing::DeadLettered(cause) | Standing::DeadLettering(cause) => {
+                provider.outcome(Outcome::DeadLettered);
+                self.parts.metrics.dead_letter(cause.reason);
+            }
+            Standing::Open => {}
+        }
+    }
+}
+
+struct KeyOf<'a>(&'a Case);
+
+impl std::fmt::Display for KeyOf<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.0.subject.key {
+            Some(key) => key.fmt(f),
+            None => f.write_str("none"),
+        }
+    }
+}
+
+fn withheld(detail: &'static str) -> Classified {
+    Classified {
+        verdict: Verdict::NotSent,
+        flags: Flags::default(),
+        wait: None,
+        message_id: None,
+        status: None,
+        provider_code: None,
+        detail,
+    }
+}

@@ -1,0 +1,232 @@
+//! Works on records: one task each, from its turn to its settled offset.
+//!
+//! The loop is the same at first and after a crash: recall the story, ask `domain::dispatch` for the next step, carry it
+//! out, persist what it came to. A panic costs the attempt that was running; the story then says so, and the loop goes on.
+
+mod attempting;
+mod reading;
+mod setting_aside;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::FutureExt as _;
+use tokio::runtime::Handle;
+use tokio::sync::OwnedSemaphorePermit;
+use uuid::Uuid;
+
+use crate::adapters::clock::Clock;
+use crate::adapters::kafka::dead_letters::DeadLetters;
+use crate::adapters::ledger::{Ledger, LedgerError};
+use crate::domain::idempotency_key::LedgerKey;
+use crate::domain::ledger_entry::{Entry, Fact, Story, Subject, Writer};
+use crate::domain::offset_tracker::{Persisted, Settlement};
+use crate::domain::position::TopicPartition;
+use crate::domain::record::Record;
+use crate::domain::time::Timestamp;
+use crate::telemetry::metrics::Metrics;
+use crate::telemetry::status::{NotReady, Status};
+
+use super::accounts::Accounts;
+use super::order::{Queues, Turn};
+use super::tenure::{AtWork, Tenure};
+pub use reading::Reading;
+
+/// What all workers share.
+pub struct Crew {
+    parts: Parts,
+    turns: Queues<(TopicPartition, Bytes)>,
+    in_flight: Queues<LedgerKey>,
+}
+
+/// What the workers work with.
+pub struct Parts {
+    /// Where tasks are spawned.
+    pub runtime: Handle,
+    /// Time and dice.
+    pub clock: Clock,
+    /// What has been attempted.
+    pub ledger: Arc<dyn Ledger>,
+    /// Where requests go.
+    pub accounts: Accounts,
+    /// Where intents are set aside.
+    pub dead_letters: DeadLetters,
+    /// How records are read and keyed.
+    pub reading: Reading,
+    /// The consumer group's name.
+    pub group: Arc<str>,
+    /// Whether records of one Kafka key go one after the other.
+    pub ordered_by_key: bool,
+    /// What is counted.
+    pub metrics: Arc<Metrics>,
+    /// What the admin listener tells.
+    pub status: Arc<Status>,
+}
+
+/// Why work on a record stopped before its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stopped {
+    /// The tenure is over: whoever has the partition next goes on from the ledger.
+    TenureOver,
+    /// The story moved under us: begin again from the ledger.
+    StoryMoved,
+}
+
+/// One record being worked on.
+struct Job {
+    record: Record,
+    tenure: Arc<Tenure>,
+    turn: Option<Turn<(TopicPartition, Bytes)>>,
+    _room: OwnedSemaphorePermit,
+    _at_work: AtWork,
+}
+
+impl Crew {
+    /// A crew that works on nothing yet.
+    pub fn new(parts: Parts) -> Arc<Self> {
+        Arc::new(Self {
+            parts,
+            turns: Queues::default(),
+            in_flight: Queues::default(),
+        })
+    }
+
+    /// Starts work on a record that its tenure has opened. `room` is given back when the work ends.
+    pub fn take(self: &Arc<Self>, record: Record, tenure: Arc<Tenure>, room: OwnedSemaphorePermit) {
+        let by_key = self.parts.ordered_by_key.then_some(record.key.as_ref()).flatten();
+        let turn = by_key.map(|key| {
+            self.turns.enter((record.position.partition.clone(), key.clone()))
+        });
+        let at_work = tenure.at_work();
+        let job = Job { record, tenure, turn, _room: room, _at_work: at_work };
+        let crew = Arc::clone(self);
+        self.parts.runtime.spawn(async move { crew.work(job).await });
+    }
+
+    /// A name for a tenure that begins.
+    pub fn writer_name(&self) -> Uuid {
+        self.parts.clock.random_uuid()
+    }
+
+    async fn work(&self, job: Job) {
+        let mut failures: u32 = 0;
+        loop {
+            let work = std::panic::AssertUnwindSafe(self.dispatch(&job)).catch_unwind().await;
+            match work {
+                Ok(Ok(settlement)) => {
+                    if let Err(fault) = job.tenure.settle(job.record.position.offset, settlement) {
+                        tracing::error!(position = %job.record.position, %fault, "a record was settled twice");
+                    }
+                    return;
+                }
+                Ok(Err(Stopped::TenureOver)) => return,
+                Ok(Err(Stopped::StoryMoved)) => {}
+                Err(_) => {
+                    // What the panic said stays out of the log: it may hold content.
+                    tracing::error!(position = %job.record.position, "work on a record panicked; it begins again from the ledger");
+                    self.parts.metrics.panic();
+                }
+            }
+            failures = failures.saturating_add(1);
+            let pause = Duration::from_millis(100).saturating_mul(1 << failures.min(9));
+            if self.pause(&job.tenure, pause).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    async fn dispatch(&self, job: &Job) -> Result<Settlement, Stopped> {
+        if let Some(turn) = &job.turn
+            && turn.is_behind()
+        {
+            tokio::select! {
+                () = turn.reached() => {}
+                () = job.tenure.over() => return Err(Stopped::TenureOver),
+            }
+        }
+        self.read(job).await
+    }
+
+    /// Folds `fact` into the story, durably. Waits as long as the ledger cannot be written.
+    async fn persist(
+        &self,
+        job: &Job,
+        subject: &Subject,
+        story: Option<Arc<Story>>,
+        round: u32,
+        fact: Fact,
+    ) -> Result<(Arc<Story>, Persisted), Stopped> {
+        self.persist_by(job, subject, story, (round, job.tenure.writer), fact).await
+    }
+
+    /// The same, in another writer's name: for what is concluded of an attempt whose maker died.
+    async fn persist_by(
+        &self,
+        job: &Job,
+        subject: &Subject,
+        story: Option<Arc<Story>>,
+        (round, writer): (u32, Writer),
+        fact: Fact,
+    ) -> Result<(Arc<Story>, Persisted), Stopped> {
+        let at = self.parts.clock.now();
+        let entry = Entry { subject: subject.clone(), at, round, writer, fact };
+        loop {
+            match self.parts.ledger.persist(story.clone(), entry.clone()).await {
+                Ok(recorded) => {
+                    self.parts.status.clear(NotReady::LedgerNotWritable);
+                    return Ok((recorded.story, recorded.persisted));
+                }
+                Err(LedgerError::Moved(_)) => return Err(Stopped::StoryMoved),
+                Err(LedgerError::Closed) => return Err(Stopped::TenureOver),
+                Err(error @ (LedgerError::Unwritable(_) | LedgerError::Damaged(_))) => {
+                    if self.parts.status.set(NotReady::LedgerNotWritable) {
+                        tracing::error!(%error, "nothing is sent until the ledger takes writes again");
+                    }
+                    self.pause(&job.tenure, Duration::from_secs(1)).await?;
+                }
+            }
+        }
+    }
+
+    /// The durable story under `key`. Waits as long as the ledger cannot be read.
+    async fn recall(
+        &self,
+        job: &Job,
+        key: LedgerKey,
+    ) -> Result<Option<(Arc<Story>, Persisted)>, Stopped> {
+        loop {
+            match self.parts.ledger.recall(key) {
+                Ok(found) => return Ok(found.map(|found| (found.story, found.persisted))),
+                Err(LedgerError::Closed) => return Err(Stopped::TenureOver),
+                Err(LedgerError::Moved(_)) => return Err(Stopped::StoryMoved),
+                Err(error @ (LedgerError::Unwritable(_) | LedgerError::Damaged(_))) => {
+                    if self.parts.status.set(NotReady::LedgerNotWritable) {
+                        tracing::error!(%error, "nothing is sent while the ledger cannot be read");
+                    }
+                    self.pause(&job.tenure, Duration::from_secs(1)).await?;
+                }
+            }
+        }
+    }
+
+    /// Waits, unless the tenure ends before.
+    async fn pause(&self, tenure: &Tenure, span: Duration) -> Result<(), Stopped> {
+        tokio::select! {
+            () = tokio::time::sleep(span) => Ok(()),
+            () = tenure.over() => Err(Stopped::TenureOver),
+        }
+    }
+
+    /// Waits until that moment by the wall clock, unless the tenure ends before.
+    async fn pause_until(&self, tenure: &Tenure, until: Timestamp) -> Result<(), Stopped> {
+        loop {
+            let now = self.parts.clock.now();
+            if now >= until {
+                return Ok(());
+            }
+            // In slices, so that a stepped clock is noticed.
+            self.pause(tenure, until.since(now).min(Duration::from_secs(30))).await?;
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! From a record to its story: decode, route, key, recall. What cannot be read or routed is set aside as a record.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sha2::{Digest as _, Sha256};
+
+use crate::domain::dead_letter::Reason;
+use crate::domain::dispatch::Limits;
+use crate::domain::idempotency_key::{IdempotencyKey, IntentFingerprint, KeyRing, LedgerKey};
+use crate::domain::intent::Intent;
+use crate::domain::intent::decode::{Decoded, IntakeRules, decode};
+use crate::domain::ledger_entry::{Story, Subject};
+use crate::domain::offset_tracker::{Persisted, Settlement};
+use crate::domain::record::Record;
+use crate::telemetry::metrics::Suppressed;
+
+use super::super::order::Turn;
+use super::attempting::Case;
+use super::{Crew, Job, Stopped};
+
+/// How records are read and keyed.
+pub struct Reading {
+    /// What a record must be like.
+    pub rules: IntakeRules,
+    /// The secrets behind the keys.
+    pub keys: KeyRing,
+    /// How far back the ledger remembers.
+    pub retention: Duration,
+    /// An older record without a story is not sent.
+    pub max_age: Duration,
+}
+
+impl Crew {
+    /// Reads the record, and sees to it that it ends.
+    pub(super) async fn read(&self, job: &Job) -> Result<Settlement, Stopped> {
+        let reading = &self.parts.reading;
+        match decode(&job.record.view(), &reading.rules) {
+            Decoded::Ignored(reason) => {
+                self.parts.metrics.ignored(reason);
+                Ok(Settlement::Ignored)
+            }
+            Decoded::Refused(refusal) => {
+                let subject = subject_of_record(&job.record, None);
+                let detail = refusal.to_string();
+                self.set_record_aside(job, &subject, refusal.reason, &detail).await
+            }
+            Decoded::Intent(intent) => self.read_intent(job, &intent).await,
+        }
+    }
+
+    async fn read_intent(&self, job: &Job, intent: &Intent) -> Result<Settlement, Stopped> {
+        let reading = &self.parts.reading;
+        let candidates = reading.keys.candidates(intent, job.record.timestamp, reading.retention);
+        let Found { key, known, behind, _flights } = self.find(job, candidates).await?;
+        let fingerprint = intent.fingerprint();
+        if let Some((story, _)) = &known
+            && story.subject.fingerprint != fingerprint
+        {
+            let subject = subject_of_record(&job.record, Some(intent));
+            let reason = Reason::PayloadConflict;
+            return self.set_record_aside(job, &subject, reason, "id_reused").await;
+        }
+        if let Some((story, persisted)) = known {
+            if story.is_settled() {
+                let reason = if behind { Suppressed::InFlight } else { Suppressed::Ledger };
+                self.parts.metrics.suppressed(reason);
+                return Ok(Settlement::Persisted(persisted));
+            }
+            return self.go_on(job, intent, key, fingerprint, Some(story)).await;
+        }
+        self.go_on(job, intent, key, fingerprint, None).await
+    }
+
+    async fn go_on(
+        &self,
+        job: &Job,
+        intent: &Intent,
+        key: IdempotencyKey,
+        fingerprint: IntentFingerprint,
+        story: Option<Arc<Story>>,
+    ) -> Result<Settlement, Stopped> {
+        let pinned = story.as_ref().and_then(|story| story.rendering.as_ref());
+        let account = match pinned {
+            Some(rendering) => self.parts.accounts.of(&rendering.provider),
+            None => self.parts.accounts.route(intent),
+        };
+        let Some(account) = account else {
+            let subject = subject_of_record(&job.record, Some(intent));
+            return match story {
+                None => self.set_record_aside(job, &subject, Reason::NoRoute, "no_route").await,
+                Some(story) => self.give_up(job, story, Reason::NoRoute, "provider_gone").await,
+            };
+        };
+        let case = Case {
+            account,
+            limits: Limits {
+                expires_at: intent.expires_at,
+                recorded_at: job.record.timestamp,
+                max_age: self.parts.reading.max_age,
+            },
+            subject: Subject {
+                event_id: Some(Arc::clone(&intent.event_id.0)),
+                key: Some(key),
+                fingerprint,
+                origin: job.record.position.clone(),
+                recorded_at: job.record.timestamp,
+            },
+        };
+        self.carry_out(job, intent, &case, story).await
+    }
+
+    /// Waits until nobody else works under any key that this intent may have, then recalls its story.
+    ///
+    /// All candidates are taken, in one order that holds for everyone: two copies of an event whose timestamps lie on
+    /// both sides of a rotation of secrets must not pass each other.
+    async fn find(&self, job: &Job, candidates: Vec<IdempotencyKey>) -> Result<Found, Stopped> {
+        let mut keys: Vec<LedgerKey> = candidates.iter().map(IdempotencyKey::ledger_key).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        let mut flights = Vec::with_capacity(keys.len());
+        let mut behind = false;
+        for key in keys {
+            let (flight, waited) = self.take_flight(job, key).await?;
+            behind |= waited;
+            flights.push(flight);
+        }
+        let mut in_force = None;
+        for key in candidates {
+            let known = self.recall(job, key.ledger_key()).await?;
+            if known.is_some() {
+                return Ok(Found { key, known, behind, _flights: flights });
+            }
+            in_force.get_or_insert(key);
+        }
+        match in_force {
+            Some(key) => Ok(Found { key, known: None, behind, _flights: flights }),
+            None => Err(Stopped::StoryMoved),
+        }
+    }
+
+    /// Waits until nobody else works under this key. Tells whether there was someone to wait for.
+    pub(super) async fn take_flight(
+        &self,
+        job: &Job,
+        key: LedgerKey,
+    ) -> Result<(Turn<LedgerKey>, bool), Stopped> {
+        let flight = self.in_flight.enter(key);
+        let behind = flight.is_behind();
+        if behind {
+            tokio::select! {
+                () = flight.reached() => {}
+                () = job.tenure.over() => return Err(Stopped::TenureOver),
+            }
+        }
+        Ok((flight, behind))
+    }
+}
+
+/// An intent's key and story, and the right to work on it alone.
+struct Found {
+    key: IdempotencyKey,
+    known: Option<(Arc<Story>, Persisted)>,
+    behind: bool,
+    _flights: Vec<Turn<LedgerKey>>,
+}
+
+/// What the ledger remembers a record under that is set aside as a record: its place and its bytes.
+pub(super) fn subject_of_record(record: &Record, intent: Option<&Intent>) -> Subject {
+    let hash: [u8; 32] = Sha256::digest(record.value.as_deref().unwrap_or_default()).into();
+    Subject {
+        event_id: intent.map(|intent| Arc::clone(&intent.event_id.0)),
+        key: None,
+        fingerprint: IntentFingerprint(hash),
+        origin: record.position.clone(),
+        recorded_at: record.timestamp,
+    }
+}

@@ -1,0 +1,138 @@
+//! Sets intents and records aside: the decision durable, the dead letter acknowledged, its place durable.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::domain::dead_letter::{Letter, Reason};
+use crate::domain::ledger_entry::{DeadCause, Fact, Standing, Story, Subject};
+use crate::domain::offset_tracker::{Persisted, Settlement};
+use crate::domain::position::Position;
+use crate::telemetry::metrics::Suppressed;
+use crate::telemetry::status::NotReady;
+
+use super::attempting::Case;
+use super::{Crew, Job, Stopped};
+
+impl Crew {
+    /// Sets a record aside that has no story of its own: unreadable, without a route, or in conflict with a story.
+    pub(super) async fn set_record_aside(
+        &self,
+        job: &Job,
+        subject: &Subject,
+        reason: Reason,
+        detail: &str,
+    ) -> Result<Settlement, Stopped> {
+        let key = subject.ledger_key();
+        let (_flight, _) = self.take_flight(job, key).await?;
+        let story = match self.recall(job, key).await? {
+            Some((story, persisted)) if story.is_settled() => {
+                self.parts.metrics.suppressed(Suppressed::Ledger);
+                return Ok(Settlement::Persisted(persisted));
+            }
+            Some((story, _)) => story,
+            None => {
+                let fact = Fact::DeadLettering { reason, detail: detail.into() };
+                self.persist(job, subject, None, 0, fact).await?.0
+            }
+        };
+        let position = &job.record.position;
+        tracing::warn!(%position, event_id = subject.event_id.as_deref(), %reason, detail, "record set aside");
+        self.finish_aside(job, subject, story).await
+    }
+
+    /// Ends a series that cannot go on. If an attempt may have been taken, the reason is `outcome_unknown`.
+    pub(super) async fn give_up(
+        &self,
+        job: &Job,
+        story: Arc<Story>,
+        reason: Reason,
+        detail: &'static str,
+    ) -> Result<Settlement, Stopped> {
+        let subject = story.subject.clone();
+        let story = match story.standing() {
+            Standing::DeadLettering(_) => story,
+            Standing::Open | Standing::Accepted(_) | Standing::DeadLettered(_) => {
+                let reason = if story.may_have_been_taken() { Reason::OutcomeUnknown } else { reason };
+                let round = story.round();
+                let fact = Fact::DeadLettering { reason, detail: detail.into() };
+                self.persist(job, &subject, Some(story), round, fact).await?.0
+            }
+        };
+        self.finish_aside(job, &subject, story).await
+    }
+
+    async fn finish_aside(
+        &self,
+        job: &Job,
+        subject: &Subject,
+        story: Arc<Story>,
+    ) -> Result<Settlement, Stopped> {
+        let Standing::DeadLettering(cause) = story.standing() else {
+            return Err(Stopped::StoryMoved);
+        };
+        let (round, reason) = (story.round(), cause.reason);
+        let letter = self.letter_of(subject, Some(&story), cause);
+        let at = self.produce(job, &letter).await?;
+        let (_, proof) =
+            self.persist(job, subject, Some(story), round, Fact::DeadLettered { at }).await?;
+        self.parts.metrics.dead_letter(reason);
+        Ok(Settlement::Persisted(proof))
+    }
+
+    pub(super) fn letter(&self, case: &Case, story: Option<&Story>, cause: &DeadCause) -> Letter {
+        self.letter_of(&case.subject, story, cause)
+    }
+
+    fn letter_of(&self, subject: &Subject, story: Option<&Story>, cause: &DeadCause) -> Letter {
+        let last = story.and_then(|story| {
+            story.attempts.values().filter_map(|facts| facts.answered.as_ref()).next_back()
+        });
+        let rendering = story.and_then(|story| story.rendering.as_ref());
+        let attempts = story.map_or(0, |story| story.attempts.len());
+        Letter {
+            origin: subject.origin.clone(),
+            group: Arc::clone(&self.parts.group),
+            reason: cause.reason,
+            detail: cause.detail.to_string(),
+            event_id: subject.event_id.clone(),
+            key: subject.key.clone(),
+            provider: rendering.map(|rendering| Arc::clone(&rendering.provider)),
+            status: last.and_then(|answer| answer.status),
+            provider_code: last.and_then(|answer| answer.provider_code.clone()),
+            attempts: u32::try_from(attempts).unwrap_or(u32::MAX),
+            first_attempt_at: story.and_then(Story::first_start).map(|start| start.at),
+            last_attempt_at: story.and_then(Story::last_start).map(|start| start.at),
+            round: story.map_or(0, Story::round),
+            intent_fingerprint: subject.key.is_some().then_some(subject.fingerprint),
+            request_fingerprint: rendering.map(|rendering| rendering.request),
+        }
+    }
+
+    /// Produces the dead letter, and goes on trying until the broker has acknowledged it.
+    pub(super) async fn produce(&self, job: &Job, letter: &Letter) -> Result<Position, Stopped> {
+        let mut pause = Duration::from_millis(500);
+        loop {
+            match self.parts.dead_letters.produce(&job.record, letter).await {
+                Ok(at) => {
+                    self.parts.status.clear(NotReady::DeadLettersUnavailable);
+                    return Ok(at);
+                }
+                Err(error) => {
+                    if self.parts.status.set(NotReady::DeadLettersUnavailable) {
+                        tracing::error!(%error, "a dead letter was not acknowledged; tried again until it is");
+                    }
+                }
+            }
+            self.pause(&job.tenure, pause).await?;
+            pause = (pause * 2).min(Duration::from_secs(30));
+        }
+    }
+
+    /// The proof that the story under this subject is durable, from the ledger itself.
+    pub(super) async fn proof_of(&self, job: &Job, subject: &Subject) -> Result<Persisted, Stopped> {
+        match self.recall(job, subject.ledger_key()).await? {
+            Some((_, persisted)) => Ok(persisted),
+            None => Err(Stopped::StoryMoved),
+        }
+    }
+}
