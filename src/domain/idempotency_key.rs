@@ -1,9 +1,11 @@
-//! Decides the key under which an intent is sent: a pure function of the intent and the secret in force.
-//! It does not know which secret that is, nor where a provider wants the key.
+//! Decides how keys and fingerprints are written, and where the ledger finds them.
+//! How it is derived, and under which secret, is `key_ring`; where a provider wants it is in its profile.
 
 use std::fmt;
 use std::sync::Arc;
 
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
@@ -27,6 +29,14 @@ impl IdempotencyKey {
     /// The text that goes on the wire.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// The 16 bytes of a UUID's text in 22 characters (base64url, RFC 4648, section 5, without padding), for vendors
+    /// whose field is shorter than 36. `None` for a key of another form, which is sent as it is or not at all.
+    pub fn short_form(&self) -> Option<String> {
+        let uuid: Uuid = self.0.parse().ok()?;
+        let same = uuid.hyphenated().to_string() == *self.0;
+        same.then(|| URL_SAFE_NO_PAD.encode(uuid.as_bytes()))
     }
 
     /// Where the ledger keeps this key's story.

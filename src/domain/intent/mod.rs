@@ -9,6 +9,13 @@ use serde_json::{Map, Value};
 use super::idempotency_key::IdempotencyKey;
 use super::time::Timestamp;
 
+pub mod decode;
+mod fingerprint;
+mod json;
+mod pointer;
+pub mod recipient;
+pub mod refusal;
+
 /// One logical send, decoded and canonical.
 #[derive(Clone, PartialEq)]
 pub struct Intent {

@@ -1,0 +1,63 @@
+//! Decides how a place in a document is written: a JSON pointer (RFC 6901) that shows the names of fields and never
+//! what could be personal. A name that does not look like a field's is shown as `*`.
+
+/// The longest member name that is still taken for a field's.
+const NAME_LEN_MAX: usize = 40;
+
+/// `parent` with one more step, to the member `name`.
+pub fn member(parent: &str, name: &str) -> String {
+    format!("{parent}/{}", shown(name))
+}
+
+/// `parent` with one more step, to the item at `index`.
+pub fn item(parent: &str, index: usize) -> String {
+    format!("{parent}/{index}")
+}
+
+/// What to call a place: the pointer, or words for the whole document.
+pub fn named(pointer: &str) -> &str {
+    if pointer.is_empty() {
+        "the whole value"
+    } else {
+        pointer
+    }
+}
+
+/// Telephone numbers, addresses and tokens do not look like this; fields of an intent do.
+fn shown(name: &str) -> &str {
+    let mut bytes = name.bytes();
+    let starts = bytes
+        .next()
+        .is_some_and(|first| first.is_ascii_alphabetic() || first == b'_');
+    let goes_on = bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-');
+    if starts && goes_on && name.len() <= NAME_LEN_MAX {
+        name
+    } else {
+        "*"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pointer_shows_names_of_fields_and_nothing_personal() {
+        assert_eq!(member("/content", "first_name"), "/content/first_name");
+        assert_eq!(member("", "expire_at"), "/expire_at");
+        assert_eq!(item("/content/items", 3), "/content/items/3");
+        for personal in [
+            "+447700900123",
+            "447700900123",
+            "person@example.com",
+            "https://example.com/hook",
+            "a/b",
+            "",
+            "Bearer abc",
+            "name\r\nX-Evil: 1",
+        ] {
+            assert_eq!(member("", personal), "/*");
+        }
+        assert_eq!(member("", &"a".repeat(41)), "/*");
+    }
+}
