@@ -1,3 +1,5 @@
+//! Shows what follows what: stories in, steps out. Longer than 500 lines: one story a test, and the tests share its parts.
+
 use std::fmt::Write as _;
 
 use proptest::prelude::*;
