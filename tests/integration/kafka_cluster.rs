@@ -9,18 +9,13 @@ use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, Command, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU16, Ordering};
-use std::time::Duration;
 
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
 use rdkafka::client::DefaultClientContext;
-use rdkafka::consumer::{BaseConsumer, Consumer};
-use rdkafka::message::OwnedMessage;
-use rdkafka::{ClientConfig, Offset, TopicPartitionList};
+use rdkafka::consumer::Consumer;
 
+use crate::kafka_view::{ANSWER_WITHIN, Kafka};
 use crate::waiting::{say_left_out, until};
-
-/// How long any one question to a broker may take. Generous: an election on a busy machine is within it.
-const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 
 /// Below the ports that the kernel hands to outgoing connections (32768 and up by default): a dead broker's port must
 /// stay free until the broker is back.
@@ -41,7 +36,7 @@ pub enum Size {
 #[derive(Debug)]
 pub struct Cluster {
     directory: PathBuf,
-    bootstrap: String,
+    kafka: Kafka,
     size: Size,
     /// Held to keep other test processes off these ports.
     _claim: TcpListener,
@@ -107,34 +102,25 @@ impl Cluster {
 
         Self {
             directory,
-            bootstrap: String::from_utf8(said.stdout)
-                .expect("text")
-                .trim()
-                .to_owned(),
+            kafka: Kafka::at(
+                String::from_utf8(said.stdout)
+                    .expect("text")
+                    .trim()
+                    .to_owned(),
+            ),
             size,
             _claim: claim,
             _alive: alive,
         }
     }
 
-    /// `bootstrap.servers`.
-    pub fn bootstrap(&self) -> &str {
-        &self.bootstrap
-    }
-
     /// Where broker `node`, counted from 1, listens: `127.0.0.1:port`.
     pub fn broker(&self, node: usize) -> &str {
-        self.bootstrap
+        self.kafka
+            .bootstrap()
             .split(',')
             .nth(node - 1)
             .expect("a broker of this cluster")
-    }
-
-    /// A client's settings, with the address in.
-    pub fn client(&self) -> ClientConfig {
-        let mut config = ClientConfig::new();
-        config.set("bootstrap.servers", self.bootstrap());
-        config
     }
 
     /// Creates topics of so many partitions, replicated on every broker.
@@ -188,106 +174,6 @@ impl Cluster {
             .count()
     }
 
-    /// The first and the next offset of each partition of `topic`.
-    pub fn watermarks(&self, topic: &str) -> Vec<(i64, i64)> {
-        let asker = self.asker();
-        let metadata = asker
-            .fetch_metadata(Some(topic), ANSWER_WITHIN)
-            .expect("metadata");
-        let partitions = metadata
-            .topics()
-            .iter()
-            .flat_map(|topic| topic.partitions());
-        let mut numbers: Vec<i32> = partitions.map(|partition| partition.id()).collect();
-        numbers.sort_unstable();
-        numbers
-            .into_iter()
-            .map(|number| {
-                asker
-                    .fetch_watermarks(topic, number, ANSWER_WITHIN)
-                    .expect("watermarks")
-            })
-            .collect()
-    }
-
-    /// What `group` has committed in each partition of `topic`: the next offset it would read.
-    pub fn committed(&self, group: &str, topic: &str) -> Vec<Option<i64>> {
-        let partitions = self.watermarks(topic).len();
-        let mut asked = TopicPartitionList::new();
-        asked.add_partition_range(topic, 0, i32::try_from(partitions).expect("few") - 1);
-        let asker: BaseConsumer = self
-            .client()
-            .set("group.id", group)
-            .create()
-            .expect("a consumer");
-        let answer = asker
-            .committed_offsets(asked, ANSWER_WITHIN)
-            .expect("committed offsets");
-        let mut committed: Vec<(i32, Option<i64>)> = answer
-            .elements()
-            .iter()
-            .map(|element| match element.offset() {
-                Offset::Offset(offset) => (element.partition(), Some(offset)),
-                _ => (element.partition(), None),
-            })
-            .collect();
-        committed.sort_unstable();
-        committed.into_iter().map(|(_, offset)| offset).collect()
-    }
-
-    /// Waits until `group` has committed the end of every partition of `topic`.
-    pub async fn until_committed_to_the_end(&self, group: &str, topic: &str, at_most: Duration) {
-        until(
-            &format!("{group} to commit the end of {topic}"),
-            at_most,
-            async || (self.committed(group, topic), self.watermarks(topic)),
-            |(committed, watermarks)| {
-                let ends = watermarks.iter().map(|(_, next)| *next);
-                committed
-                    .iter()
-                    .zip(ends)
-                    .all(|(at, end)| at.unwrap_or(0) == end)
-            },
-        )
-        .await;
-    }
-
-    /// All records that `topic` holds now, partition after partition in offset order.
-    pub fn records(&self, topic: &str) -> Vec<OwnedMessage> {
-        let watermarks = self.watermarks(topic);
-        let mut from = TopicPartitionList::new();
-        let mut missing: Vec<i64> = Vec::new();
-        for (partition, (first, next)) in watermarks.iter().enumerate() {
-            let number = i32::try_from(partition).expect("few");
-            if first < next {
-                from.add_partition_offset(topic, number, Offset::Offset(*first))
-                    .expect("an offset");
-            }
-            missing.push(next - first);
-        }
-        let reader = self.asker();
-        reader.assign(&from).expect("an assignment");
-        let mut records: Vec<OwnedMessage> = Vec::new();
-        while missing.iter().any(|count| *count > 0) {
-            let record = reader
-                .poll(ANSWER_WITHIN)
-                .expect("a record before the time is over")
-                .expect("a record")
-                .detach();
-            let partition =
-                usize::try_from(rdkafka::Message::partition(&record)).expect("a partition");
-            missing[partition] -= 1;
-            records.push(record);
-        }
-        records.sort_by_key(|record| {
-            (
-                rdkafka::Message::partition(record),
-                rdkafka::Message::offset(record),
-            )
-        });
-        records
-    }
-
     /// SIGKILLs broker `node`, counted from 1.
     pub fn kill(&self, node: usize) {
         self.tell(&["kill", &node.to_string()]);
@@ -308,16 +194,6 @@ impl Cluster {
         self.tell(&["thaw", &node.to_string()]);
     }
 
-    /// A client that asks and never joins a group.
-    fn asker(&self) -> BaseConsumer {
-        self.client()
-            .set("group.id", "asker")
-            .set("enable.auto.commit", "false")
-            .set("enable.partition.eof", "false")
-            .create()
-            .expect("a consumer")
-    }
-
     fn tell(&self, words: &[&str]) {
         let said = script(&self.directory, words[0])
             .args(&words[1..])
@@ -329,6 +205,14 @@ impl Cluster {
             "kafka.sh {words:?}: {}",
             String::from_utf8_lossy(&said.stderr)
         );
+    }
+}
+
+impl std::ops::Deref for Cluster {
+    type Target = Kafka;
+
+    fn deref(&self) -> &Kafka {
+        &self.kafka
     }
 }
 

@@ -3,6 +3,7 @@
 //! - `on_kafka`: suites against Apache Kafka, left out unless `SENDONCE_TEST_KAFKA=1`;
 //! - `through_toxiproxy`: suites over connections that fail, left out unless `SENDONCE_TEST_TOXIPROXY=1`;
 //! - `kafka_cluster`, `toxiproxy`: start and end what those suites talk to, through the scripts under `tests/`;
+//! - `kafka_view`: what any broker holds;
 //! - `waiting`: waits for other processes.
 
 #![allow(
@@ -15,6 +16,7 @@
 )]
 
 mod kafka_cluster;
+mod kafka_view;
 mod on_kafka;
 mod through_toxiproxy;
 mod toxiproxy;

@@ -1,0 +1,147 @@
+//! What a test asks of any broker, Apache Kafka or the one embedded in librdkafka: what it holds, and what was committed.
+
+use std::time::Duration;
+
+use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::message::OwnedMessage;
+use rdkafka::{ClientConfig, Offset, TopicPartitionList};
+
+use crate::waiting::until;
+
+/// How long any one question to a broker may take. Generous: an election on a busy machine is within it.
+pub const ANSWER_WITHIN: Duration = Duration::from_secs(30);
+
+/// Brokers at an address.
+#[derive(Clone, Debug)]
+pub struct Kafka {
+    bootstrap: String,
+}
+
+impl Kafka {
+    /// The brokers at `bootstrap`.
+    pub fn at(bootstrap: String) -> Self {
+        Self { bootstrap }
+    }
+
+    /// `bootstrap.servers`.
+    pub fn bootstrap(&self) -> &str {
+        &self.bootstrap
+    }
+
+    /// A client's settings, with the address in.
+    pub fn client(&self) -> ClientConfig {
+        let mut config = ClientConfig::new();
+        config.set("bootstrap.servers", self.bootstrap());
+        config
+    }
+
+    /// The first and the next offset of each partition of `topic`.
+    pub fn watermarks(&self, topic: &str) -> Vec<(i64, i64)> {
+        let asker = self.asker();
+        let metadata = asker
+            .fetch_metadata(Some(topic), ANSWER_WITHIN)
+            .expect("metadata");
+        let partitions = metadata
+            .topics()
+            .iter()
+            .flat_map(|topic| topic.partitions());
+        let mut numbers: Vec<i32> = partitions.map(|partition| partition.id()).collect();
+        numbers.sort_unstable();
+        numbers
+            .into_iter()
+            .map(|number| {
+                asker
+                    .fetch_watermarks(topic, number, ANSWER_WITHIN)
+                    .expect("watermarks")
+            })
+            .collect()
+    }
+
+    /// What `group` has committed in each partition of `topic`: the next offset it would read.
+    pub fn committed(&self, group: &str, topic: &str) -> Vec<Option<i64>> {
+        let partitions = self.watermarks(topic).len();
+        let mut asked = TopicPartitionList::new();
+        asked.add_partition_range(topic, 0, i32::try_from(partitions).expect("few") - 1);
+        let asker: BaseConsumer = self
+            .client()
+            .set("group.id", group)
+            .create()
+            .expect("a consumer");
+        let answer = asker
+            .committed_offsets(asked, ANSWER_WITHIN)
+            .expect("committed offsets");
+        let mut committed: Vec<(i32, Option<i64>)> = answer
+            .elements()
+            .iter()
+            .map(|element| match element.offset() {
+                Offset::Offset(offset) => (element.partition(), Some(offset)),
+                _ => (element.partition(), None),
+            })
+            .collect();
+        committed.sort_unstable();
+        committed.into_iter().map(|(_, offset)| offset).collect()
+    }
+
+    /// Waits until `group` has committed the end of every partition of `topic`.
+    pub async fn until_committed_to_the_end(&self, group: &str, topic: &str, at_most: Duration) {
+        until(
+            &format!("{group} to commit the end of {topic}"),
+            at_most,
+            async || (self.committed(group, topic), self.watermarks(topic)),
+            |(committed, watermarks)| {
+                let ends = watermarks.iter().map(|(_, next)| *next);
+                committed
+                    .iter()
+                    .zip(ends)
+                    .all(|(at, end)| at.unwrap_or(0) == end)
+            },
+        )
+        .await;
+    }
+
+    /// All records that `topic` holds now, partition after partition in offset order.
+    pub fn records(&self, topic: &str) -> Vec<OwnedMessage> {
+        let watermarks = self.watermarks(topic);
+        let mut from = TopicPartitionList::new();
+        let mut missing: Vec<i64> = Vec::new();
+        for (partition, (first, next)) in watermarks.iter().enumerate() {
+            let number = i32::try_from(partition).expect("few");
+            if first < next {
+                from.add_partition_offset(topic, number, Offset::Offset(*first))
+                    .expect("an offset");
+            }
+            missing.push(next - first);
+        }
+        let reader = self.asker();
+        reader.assign(&from).expect("an assignment");
+        let mut records: Vec<OwnedMessage> = Vec::new();
+        while missing.iter().any(|count| *count > 0) {
+            let record = reader
+                .poll(ANSWER_WITHIN)
+                .expect("a record before the time is over")
+                .expect("a record")
+                .detach();
+            let partition =
+                usize::try_from(rdkafka::Message::partition(&record)).expect("a partition");
+            missing[partition] -= 1;
+            records.push(record);
+        }
+        records.sort_by_key(|record| {
+            (
+                rdkafka::Message::partition(record),
+                rdkafka::Message::offset(record),
+            )
+        });
+        records
+    }
+
+    /// A client that asks and never joins a group.
+    pub fn asker(&self) -> BaseConsumer {
+        self.client()
+            .set("group.id", "asker")
+            .set("enable.auto.commit", "false")
+            .set("enable.partition.eof", "false")
+            .create()
+            .expect("a consumer")
+    }
+}
