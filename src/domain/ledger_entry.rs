@@ -218,6 +218,18 @@ impl Story {
         story
     }
 
+    /// What `story` becomes by `entry`.
+    pub fn continued(story: Option<&Self>, entry: &Entry) -> Self {
+        match story {
+            Some(story) => {
+                let mut story = story.clone();
+                story.fold(entry);
+                story
+            }
+            None => Self::beginning(entry),
+        }
+    }
+
     /// Adds what `entry` tells. The order of entries does not matter, nor does seeing one twice.
     pub fn fold(&mut self, entry: &Entry) {
         self.updated_at = self.updated_at.max(entry.at);

@@ -2,6 +2,11 @@
 //!
 //! Two implementations stand behind the one trait: `sled` on disk and `memory`, which forgets what was not flushed.
 
+#[cfg(test)]
+mod conformance;
+pub mod memory;
+pub mod sled_store;
+
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -49,6 +54,20 @@ pub struct Recorded {
     pub story: Arc<Story>,
     /// That it is on disk.
     pub persisted: Persisted,
+}
+
+impl Recorded {
+    /// Called by the ledgers when a flush has come back, or for what was read as durable.
+    #[allow(
+        clippy::disallowed_methods,
+        reason = "this is the one place where the ledgers attest"
+    )]
+    fn attested(story: Arc<Story>) -> Self {
+        Self {
+            story,
+            persisted: Persisted::attest(),
+        }
+    }
 }
 
 /// What the ledger holds.

@@ -1,0 +1,172 @@
+//! Decides who may use the ledger's directory: one process at a time, the one that holds the lock on `lock`.
+//! It does not know what else is in there.
+//!
+//! The lock is the kernel's (`flock`), so it ends with its process and a leftover file means nothing. The text in the file
+//! only tells who holds it.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Read, Seek, Write};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use super::fault::OpenError;
+use crate::domain::time::Timestamp;
+
+/// How long a holder that is seen to run may take to let go: it may have been killed this very moment.
+const RUNNING_WAIT: Duration = Duration::from_secs(2);
+/// How long to wait where the holder lives in another container or on another machine, so that nobody can say.
+const UNSEEN_WAIT: Duration = Duration::from_secs(4);
+/// How long to wait for a holder that is gone, while the kernel takes its process apart.
+const GONE_WAIT: Duration = Duration::from_secs(10);
+
+/// The lock, held until this is dropped.
+#[derive(Debug)]
+pub(super) struct DirectoryLock {
+    _file: File,
+}
+
+impl DirectoryLock {
+    /// Creates `directory` if need be and takes its lock, waiting a little for a holder that is just dying.
+    pub(super) fn take(directory: &Path, now: Timestamp) -> Result<Self, OpenError> {
+        Self::take_by(directory, now, File::try_lock)
+    }
+
+    fn take_by(
+        directory: &Path,
+        now: Timestamp,
+        try_lock: impl FnOnce(&File) -> Result<(), TryLockError>,
+    ) -> Result<Self, OpenError> {
+        fs::create_dir_all(directory).map_err(|error| OpenError::io(directory, &error))?;
+        let path = directory.join("lock");
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(&path)
+            .map_err(|error| OpenError::io(&path, &error))?;
+        let file = match try_lock(&file) {
+            Ok(()) => file,
+            Err(TryLockError::WouldBlock) => wait_for(file, &path)?,
+            Err(TryLockError::Error(error)) => {
+                return Err(OpenError::NoLocks {
+                    directory: directory.to_owned(),
+                    reason: error.to_string(),
+                });
+            }
+        };
+        write_holder(&file, now).map_err(|error| OpenError::io(&path, &error))?;
+        Ok(Self { _file: file })
+    }
+}
+
+/// Waits for the lock as long as its holder may be dying. The thread that waits ends with the lock or the process.
+fn wait_for(file: File, path: &Path) -> Result<File, OpenError> {
+    let holder = Holder::read(&file);
+    let patience = match &holder {
+        Some(holder) => holder.patience(),
+        None => UNSEEN_WAIT,
+    };
+    let (told, waiting) = mpsc::channel();
+    thread::Builder::new()
+        .name("ledger-lock".to_owned())
+        .spawn(move || {
+            let locked = file.lock().map(|()| file);
+            drop(told.send(locked));
+        })
+        .map_err(|error| OpenError::io(path, &error))?;
+    match waiting.recv_timeout(patience) {
+        Ok(locked) => locked.map_err(|error| OpenError::io(path, &error)),
+        Err(mpsc::RecvTimeoutError::Timeout | mpsc::RecvTimeoutError::Disconnected) => {
+            Err(OpenError::Held {
+                directory: path.parent().map(PathBuf::from).unwrap_or_default(),
+                holder: holder.map_or_else(
+                    || "another process, which left no name".to_owned(),
+                    |holder| holder.to_string(),
+                ),
+            })
+        }
+    }
+}
+
+fn write_holder(mut file: &File, now: Timestamp) -> io::Result<()> {
+    let holder = Holder {
+        pid: std::process::id(),
+        host: host(),
+        namespace: pid_namespace(),
+        since: now.to_string(),
+    };
+    file.set_len(0)?;
+    file.rewind()?;
+    write!(
+        file,
+        "pid {}\nhost {}\nnamespace {}\nsince {}\n",
+        holder.pid, holder.host, holder.namespace, holder.since
+    )
+}
+
+/// Who holds the lock, as written in it.
+#[derive(Debug, PartialEq, Eq)]
+struct Holder {
+    pid: u32,
+    host: String,
+    /// The process ids' name space and the machine's boot: only within both does `pid` mean anything.
+    namespace: String,
+    since: String,
+}
+
+impl Holder {
+    fn read(mut file: &File) -> Option<Self> {
+        let mut text = String::new();
+        file.rewind().ok()?;
+        file.take(4096).read_to_string(&mut text).ok()?;
+        Self::parse(&text)
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let field = |name: &str| {
+            text.lines()
+                .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))
+                .map(str::to_owned)
+        };
+        Some(Self {
+            pid: field("pid")?.parse().ok()?,
+            host: field("host")?,
+            namespace: field("namespace")?,
+            since: field("since")?,
+        })
+    }
+
+    fn patience(&self) -> Duration {
+        if self.namespace != pid_namespace() {
+            UNSEEN_WAIT
+        } else if Path::new("/proc").join(self.pid.to_string()).exists() {
+            RUNNING_WAIT
+        } else {
+            GONE_WAIT
+        }
+    }
+}
+
+impl std::fmt::Display for Holder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self {
+            pid, host, since, ..
+        } = self;
+        write!(f, "process {pid} on {host}, since {since}")
+    }
+}
+
+fn host() -> String {
+    let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    host.trim().to_owned()
+}
+
+/// Empty where `/proc` is missing: then no holder is ever seen.
+fn pid_namespace() -> String {
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let namespace = fs::read_link("/proc/self/ns/pid").unwrap_or_default();
+    format!("{} {}", boot.trim(), namespace.display())
+}

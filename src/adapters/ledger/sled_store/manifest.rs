@@ -1,0 +1,169 @@
+//! Decides which generations there are: the `format` file lists them, and nothing else counts.
+//! It does not know what is in a generation.
+//!
+//! A generation goes through creating → open → sealed → expiring, and each step is on disk before what follows from it.
+//! So a directory without its line, or a line without its directory, is told from a step that a crash cut in half.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::fault::OpenError;
+use crate::domain::time::Timestamp;
+
+const FILE: &str = "format";
+/// The layout that this build reads and writes.
+const LAYOUT: u32 = 1;
+
+/// The generations, oldest first.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Manifest {
+    layout: u32,
+    pub(super) generations: Vec<Line>,
+}
+
+/// What the manifest knows of one generation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Line {
+    /// Rises by one; the newest is the greatest.
+    pub(super) id: u64,
+    /// The beginning of its period.
+    pub(super) from: Timestamp,
+    pub(super) state: LineState,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum LineState {
+    /// Being made: holds nothing yet.
+    Creating,
+    /// Takes writes.
+    Open,
+    /// Takes none any more; holds stories last written up to this moment.
+    Sealed(Timestamp),
+    /// All that is worth keeping has been carried forward.
+    Expiring,
+}
+
+impl Manifest {
+    /// One that lists nothing.
+    pub(super) fn empty() -> Self {
+        Self {
+            layout: LAYOUT,
+            generations: Vec::new(),
+        }
+    }
+
+    /// Reads the one in `directory`; `None` if it has never been written and nothing else speaks of a ledger.
+    pub(super) fn read(directory: &Path) -> Result<Option<Self>, OpenError> {
+        let path = directory.join(FILE);
+        let text = match fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return if generations(directory).exists() {
+                    Err(OpenError::damaged(
+                        &path,
+                        "it is missing, but there are generations",
+                    ))
+                } else {
+                    Ok(None)
+                };
+            }
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                return Err(OpenError::damaged(&path, "it is not text"));
+            }
+            Err(error) => return Err(OpenError::io(&path, &error)),
+        };
+        let (body, sum) = text
+            .trim_end()
+            .rsplit_once('\n')
+            .ok_or_else(|| OpenError::damaged(&path, "it is cut short"))?;
+        if sum != checksum(body) {
+            return Err(OpenError::damaged(&path, "its checksum does not fit"));
+        }
+        let manifest: Self = serde_json::from_str(body)
+            .map_err(|error| OpenError::damaged(&path, &error.to_string()))?;
+        if manifest.layout != LAYOUT {
+            return Err(OpenError::Layout {
+                path,
+                found: manifest.layout,
+                known: LAYOUT,
+            });
+        }
+        Ok(Some(manifest))
+    }
+
+    /// Replaces the one in `directory`, durably and at once.
+    pub(super) fn write(&self, directory: &Path) -> io::Result<()> {
+        let body = serde_json::to_string(self)?;
+        let text = format!("{body}\n{}\n", checksum(&body));
+        replace(&directory.join(FILE), text.as_bytes())
+    }
+
+    /// Adds a line for a generation that begins at `from`, in state `Creating`, in place of one that came to nothing.
+    pub(super) fn add(&mut self, from: Timestamp) -> Line {
+        self.generations
+            .retain(|line| line.state != LineState::Creating);
+        let newest = self.generations.last().map_or(0, |line| line.id);
+        let line = Line {
+            id: newest.saturating_add(1),
+            from,
+            state: LineState::Creating,
+        };
+        self.generations.push(line.clone());
+        line
+    }
+
+    /// Changes the state of generation `id`.
+    pub(super) fn turn(&mut self, id: u64, state: LineState) {
+        for line in &mut self.generations {
+            if line.id == id {
+                line.state = state;
+            }
+        }
+    }
+
+    /// Takes the line of generation `id` out.
+    pub(super) fn remove(&mut self, id: u64) {
+        self.generations.retain(|line| line.id != id);
+    }
+}
+
+/// Where the generations are.
+pub(super) fn generations(directory: &Path) -> PathBuf {
+    directory.join("generations")
+}
+
+/// Where generation `id` is.
+pub(super) fn generation(directory: &Path, id: u64) -> PathBuf {
+    generations(directory).join(format!("{id:08}"))
+}
+
+/// Writes `bytes` to `path` so that after a crash it holds either its old content or all of the new.
+pub(super) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let draft = path.with_extension("new");
+    let mut file = File::create(&draft)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    fs::rename(&draft, path)?;
+    sync_directory(path.parent().unwrap_or(Path::new(".")))
+}
+
+/// Makes the names in `directory` durable.
+pub(super) fn sync_directory(directory: &Path) -> io::Result<()> {
+    File::open(directory)?.sync_all()
+}
+
+fn checksum(body: &str) -> String {
+    let digest = Sha256::digest(body.as_bytes());
+    digest
+        .iter()
+        .take(8)
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
+}
