@@ -99,6 +99,7 @@ mod tests {
 
     use super::*;
 
+    #[allow(clippy::disallowed_methods, reason = "a test has no ledger to ask")]
     fn settled(tracker: &mut OffsetTracker, offset: i64) {
         tracker
             .settle(Offset(offset), Settlement::Persisted(Persisted::attest()))
