@@ -23,8 +23,8 @@ pub fn named(pointer: &str) -> &str {
     }
 }
 
-/// Telephone numbers, addresses and tokens do not look like this; fields of an intent do.
-fn shown(name: &str) -> &str {
+/// `name`, or `*` if it does not look like a field's: telephone numbers, addresses and tokens do not.
+pub fn shown(name: &str) -> &str {
     let mut bytes = name.bytes();
     let starts = bytes
         .next()

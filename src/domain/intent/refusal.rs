@@ -169,11 +169,19 @@ impl Refusal {
     }
 }
 
+impl Fault {
+    /// The refusal of a record of which `event_id` has been read. Where two ids are named, neither counts as known.
+    pub fn of(self, event_id: Option<EventId>) -> Refusal {
+        let event_id = event_id.filter(|_| self.detail != Detail::AmbiguousId);
+        Refusal {
+            fault: self,
+            event_id,
+        }
+    }
+}
+
 impl From<Fault> for Refusal {
     fn from(fault: Fault) -> Self {
-        Self {
-            fault,
-            event_id: None,
-        }
+        fault.of(None)
     }
 }

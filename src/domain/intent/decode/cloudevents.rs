@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 use super::Body;
 use super::encoding::{ATTRIBUTE_PREFIX, Headers, is_attribute, is_json, media_type};
 use super::fields;
-use crate::domain::intent::refusal::{Detail, Fault};
+use crate::domain::intent::refusal::{Detail, Fault, Refusal};
 use crate::domain::intent::{EventId, json, pointer};
 
 /// The one version that is read. All of 1.0.x call themselves so (CloudEvents, section `specversion`).
@@ -29,94 +29,108 @@ pub(super) fn is_structured(document: &Value) -> bool {
 
 /// Structured mode: the whole event is the value. Attributes that headers repeat must agree.
 pub(super) fn structured(
-    document: Value,
+    event: Value,
+    headers: &Headers<'_>,
+    depth_max: usize,
+) -> Result<Body, Refusal> {
+    let Value::Object(event) = event else {
+        return Err(Fault::new(Detail::NotAnObject, pointer::named("")).into());
+    };
+    version(attribute(&event, "specversion")?, "/specversion")?;
+    let event_id = match event.get("id") {
+        None | Some(Value::Null) => return Err(Fault::new(Detail::MissingEventId, "/id").into()),
+        Some(id) => fields::event_id(id, "/id")?,
+    };
+    structured_rest(event, &event_id, headers, depth_max).map_err(|fault| fault.of(Some(event_id)))
+}
+
+fn structured_rest(
+    mut event: Map<String, Value>,
+    event_id: &EventId,
     headers: &Headers<'_>,
     depth_max: usize,
 ) -> Result<Body, Fault> {
-    let Value::Object(mut event) = document else {
-        return Err(Fault::new(Detail::NotAnObject, pointer::named("")));
-    };
-    let named = |name: &str| format!("/{name}");
-    version(attribute(&event, "specversion")?, &named("specversion"))?;
-    let event_id = match event.get("id") {
-        None | Some(Value::Null) => return Err(Fault::new(Detail::MissingEventId, named("id"))),
-        Some(id) => fields::event_id(id, &named("id"))?,
-    };
-    let source = fields::source(attribute(&event, "source")?, &named("source"))?;
-    present(attribute(&event, "type")?, &named("type"))?;
-    agrees(headers, &event_id, &source)?;
+    let source = fields::source(attribute(&event, "source")?, "/source")?;
+    present(attribute(&event, "type")?, "/type")?;
+    agrees(headers, event_id, &source)?;
     if let Some(wrong) = event
         .keys()
         .find(|name| !is_attribute_name(name) && *name != "data_base64")
     {
-        let place = pointer::member("", wrong);
-        return Err(Fault::new(Detail::MisplacedField, place));
+        return Err(no_attribute(wrong, pointer::member("", wrong)));
     }
-    let json_data = match attribute(&event, "datacontenttype")? {
-        None => true,
-        Some(content_type) => is_json(&media_type(content_type)),
-    };
-    if !json_data {
+    let content_type = attribute(&event, "datacontenttype")?;
+    if content_type.is_some_and(|content_type| !is_json(&media_type(content_type))) {
         return Err(not_json("/datacontenttype"));
     }
-    let (data, place) = match (event.remove("data"), event.remove("data_base64")) {
-        (Some(_), Some(Value::String(_))) => {
+    let base64 = event.remove("data_base64").filter(|data| !data.is_null());
+    let (data, place) = match (event.remove("data"), base64) {
+        (Some(_), Some(_)) => {
             return Err(Fault::new(Detail::BadField, "/data_base64: beside data"));
         }
-        (Some(data), _) => (data, "/data"),
-        (None, Some(Value::String(text))) => {
+        (Some(data), None) => (data, "/data"),
+        (None, Some(base64)) => {
             let place = "/data_base64";
-            let bytes = STANDARD
-                .decode(text)
-                .map_err(|_| Fault::new(Detail::BadField, format!("{place}: no base64")))?;
+            let bytes = base64.as_str().and_then(|text| STANDARD.decode(text).ok());
+            let bytes =
+                bytes.ok_or_else(|| Fault::new(Detail::BadField, format!("{place}: no base64")))?;
             (json::read(&bytes, depth_max, place)?, place)
         }
-        (None, Some(_) | None) => return Err(Fault::new(Detail::MissingField, "/data")),
+        (None, None) => return Err(Fault::new(Detail::MissingField, "/data")),
     };
     body(data, place, event_id, source)
 }
 
 /// Binary mode: attributes are headers, the value is the data.
-pub(super) fn binary(value: &[u8], headers: &Headers<'_>, depth_max: usize) -> Result<Body, Fault> {
-    let header = |name: &str, clash| headers.text(&header_name(name), clash);
-    let named = |name: &str| format!("header {}", header_name(name));
-    version(
-        header("specversion", Detail::UnsupportedFormat)?,
-        &named("specversion"),
-    )?;
-    let event_id = match header("id", Detail::AmbiguousId)? {
-        None => return Err(Fault::new(Detail::MissingEventId, named("id"))),
-        Some(id) => fields::event_id_text(id, &named("id"))?,
+pub(super) fn binary(
+    value: &[u8],
+    headers: &Headers<'_>,
+    depth_max: usize,
+) -> Result<Body, Refusal> {
+    let (name, place) = header("specversion");
+    version(headers.text(&name, Detail::UnsupportedFormat)?, &place)?;
+    let (name, place) = header("id");
+    let event_id = match headers.text(&name, Detail::AmbiguousId)? {
+        None => return Err(Fault::new(Detail::MissingEventId, place).into()),
+        Some(id) => fields::event_id_text(id, &place)?,
     };
-    let source = header("source", Detail::AmbiguousSource)?;
-    let source = fields::source(source, &named("source"))?;
-    present(header("type", Detail::MissingAttribute)?, &named("type"))?;
-    if let Some(wrong) = headers
-        .names()
-        .filter(|name| is_attribute(name))
-        .find(|name| {
-            let attribute = name.get(ATTRIBUTE_PREFIX.len()..).unwrap_or_default();
-            !is_attribute_name(&attribute.to_ascii_lowercase())
-        })
-    {
-        let place = format!("header{}", pointer::member("", wrong).replace('/', " "));
-        return Err(Fault::new(Detail::MisplacedField, place));
+    binary_rest(value, &event_id, headers, depth_max).map_err(|fault| fault.of(Some(event_id)))
+}
+
+fn binary_rest(
+    value: &[u8],
+    event_id: &EventId,
+    headers: &Headers<'_>,
+    depth_max: usize,
+) -> Result<Body, Fault> {
+    let (name, place) = header("source");
+    let source = fields::source(headers.text(&name, Detail::AmbiguousSource)?, &place)?;
+    let (name, place) = header("type");
+    present(headers.text(&name, Detail::MissingAttribute)?, &place)?;
+    for name in headers.names().filter(|name| is_attribute(name)) {
+        let attribute = name.get(ATTRIBUTE_PREFIX.len()..).unwrap_or_default();
+        let attribute = attribute.to_ascii_lowercase();
+        if !is_attribute_name(&attribute) {
+            let place = format!("header {}", pointer::shown(name));
+            return Err(no_attribute(&attribute, place));
+        }
     }
     // The binding has the data's type in content-type, which has been looked at; some publishers name it here.
-    let content_type = headers.media_type(&header_name("datacontenttype"))?;
+    let (name, place) = header("datacontenttype");
+    let content_type = headers.media_type(&name)?;
     if content_type.is_some_and(|content_type| !is_json(&content_type)) {
-        return Err(not_json(&named("datacontenttype")));
+        return Err(not_json(&place));
     }
     let data = json::read(value, depth_max, "")?;
     body(data, "", event_id, source)
 }
 
-fn body(data: Value, place: &str, event_id: EventId, source: Arc<str>) -> Result<Body, Fault> {
+fn body(data: Value, place: &str, event_id: &EventId, source: Arc<str>) -> Result<Body, Fault> {
     match data {
         Value::Object(fields) => Ok(Body {
             fields,
             place: place.to_owned(),
-            event_id: Some(event_id),
+            event_id: Some(event_id.clone()),
             source: Some(source),
         }),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
@@ -160,17 +174,29 @@ fn agrees(headers: &Headers<'_>, event_id: &EventId, source: &str) -> Result<(),
         ("id", &*event_id.0, Detail::AmbiguousId),
         ("source", source, Detail::AmbiguousSource),
     ] {
-        let name = header_name(name);
+        let (name, place) = header(name);
         if headers.text(&name, clash)?.is_some_and(|text| text != own) {
-            let place = format!("header {name}: the event names another");
+            let place = format!("{place}: the event names another");
             return Err(Fault::new(clash, place));
         }
     }
     Ok(())
 }
 
-fn header_name(attribute: &str) -> String {
-    format!("{ATTRIBUTE_PREFIX}{attribute}")
+/// The header of an attribute, and what to call its place.
+fn header(attribute: &str) -> (String, String) {
+    let name = format!("{ATTRIBUTE_PREFIX}{attribute}");
+    let place = format!("header {name}");
+    (name, place)
+}
+
+/// A field of the intent that stands beside the data has no effect there; any other slip may hide one.
+fn no_attribute(name: &str, place: String) -> Fault {
+    if fields::is_known(name) {
+        Fault::new(Detail::MisplacedField, place)
+    } else {
+        Fault::new(Detail::UnknownField, place)
+    }
 }
 
 /// CloudEvents, section "Naming conventions".

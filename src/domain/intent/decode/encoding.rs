@@ -91,8 +91,8 @@ impl<'a> Headers<'a> {
         self.0.iter().map(|(name, _)| name.as_str())
     }
 
-    /// The text of `name`; absent, null and empty are told apart from nothing here. `clash` is what it is called if
-    /// the header comes twice and differs, or is no UTF-8.
+    /// The text of `name`; a null is the same as absent. `clash` is what it is called if the header comes twice and
+    /// differs, or is no UTF-8.
     pub(super) fn text(&self, name: &str, clash: Detail) -> Result<Option<&'a str>, Fault> {
         let mut values = self
             .0

@@ -111,15 +111,16 @@ pub fn decode(record: &RecordView<'_>, rules: &IntakeRules) -> Decoded {
         return Decoded::Ignored(IgnoredReason::Tombstone);
     };
     let found = within_limits(value, record.headers, rules)
-        .and_then(|()| contents(value, &Headers::new(record.headers), rules.depth_max));
-    match found {
-        Ok(Contents::Nothing(reason)) => Decoded::Ignored(reason),
-        Ok(Contents::Body(body)) => match fields::intent(body, rules) {
-            Ok(intent) => Decoded::Intent(Box::new(intent)),
-            Err(refusal) => Decoded::Refused(refusal),
-        },
-        Err(fault) => Decoded::Refused(fault.into()),
-    }
+        .map_err(Refusal::from)
+        .and_then(|()| contents(value, &Headers::new(record.headers), rules.depth_max))
+        .and_then(|contents| match contents {
+            Contents::Body(body) => {
+                let intent = fields::intent(body, rules)?;
+                Ok(Decoded::Intent(Box::new(intent)))
+            }
+            Contents::Nothing(reason) => Ok(Decoded::Ignored(reason)),
+        });
+    found.unwrap_or_else(Decoded::Refused)
 }
 
 /// What is in a record once its encoding is off.
@@ -139,15 +140,16 @@ struct Body {
     source: Option<Arc<str>>,
 }
 
-fn contents(value: &[u8], headers: &Headers<'_>, depth_max: usize) -> Result<Contents, Fault> {
+fn contents(value: &[u8], headers: &Headers<'_>, depth_max: usize) -> Result<Contents, Refusal> {
     match Encoding::of(headers)? {
         Encoding::Structured => {
-            let document = json::read(value, depth_max, "")?;
-            cloudevents::structured(document, headers, depth_max).map(Contents::Body)
+            let event = json::read(value, depth_max, "")?;
+            cloudevents::structured(event, headers, depth_max).map(Contents::Body)
         }
         Encoding::Binary => cloudevents::binary(value, headers, depth_max).map(Contents::Body),
         Encoding::Plain => {
-            let document = json::read(value, depth_max, "")?;
+            let document = json::read(value, depth_max, "")
+                .map_err(|fault| fault.of(outbox::header_id(headers).ok().flatten()))?;
             if cloudevents::is_structured(&document) {
                 cloudevents::structured(document, headers, depth_max).map(Contents::Body)
             } else {

@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 
 use super::encoding::Headers;
 use super::{Body, Contents, IgnoredReason, fields};
-use crate::domain::intent::refusal::{Detail, Fault};
+use crate::domain::intent::refusal::{Detail, Fault, Refusal};
 use crate::domain::intent::{EventId, json, pointer};
 
 /// A schema, further columns, and a string within; one to spare.
@@ -28,53 +28,83 @@ pub(super) fn unwrap(
     document: Value,
     headers: &Headers<'_>,
     depth_max: usize,
-) -> Result<Contents, Fault> {
-    let mut event_id = header_id(headers)?;
-    let mut document = document;
-    let mut place = String::new();
+) -> Result<Contents, Refusal> {
+    let mut inside = Inside {
+        document,
+        place: String::new(),
+        event_id: header_id(headers)?,
+    };
     for _ in 0..=WRAPPINGS_MAX {
+        let known = inside.event_id.clone();
+        match inside.unwrap_once(depth_max) {
+            Ok(Layer::Wrapping(deeper)) => inside = deeper,
+            Ok(Layer::Core(contents)) => return Ok(contents),
+            Err(fault) => return Err(fault.of(known)),
+        }
+    }
+    let place = format!("{}: too many wrappings", pointer::named(&inside.place));
+    Err(Fault::new(Detail::TooDeep, place).of(inside.event_id))
+}
+
+/// What is left once some wrappings are off.
+struct Inside {
+    document: Value,
+    place: String,
+    event_id: Option<EventId>,
+}
+
+enum Layer {
+    Wrapping(Inside),
+    Core(Contents),
+}
+
+impl Inside {
+    fn unwrap_once(self, depth_max: usize) -> Result<Layer, Fault> {
+        let Self {
+            document,
+            place,
+            event_id,
+        } = self;
         let mut object = match document {
             Value::Object(object) => object,
             Value::String(text) => {
-                document = json::read(text.as_bytes(), depth_max, &place)?;
-                continue;
+                return Ok(Layer::Wrapping(Self {
+                    document: json::read(text.as_bytes(), depth_max, &place)?,
+                    place,
+                    event_id,
+                }));
             }
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) => {
                 return Err(Fault::new(Detail::NotAnObject, pointer::named(&place)));
             }
         };
         if let Some(reason) = asks_nothing(&object) {
-            return Ok(Contents::Nothing(reason));
+            return Ok(Layer::Core(Contents::Nothing(reason)));
         }
-        if let Some(op) = change_event(&object) {
-            return Err(Fault::new(
-                Detail::UnsupportedFormat,
-                format!("{place}/op: {op}"),
-            ));
+        if is_change(&object) {
+            let place = format!("{place}/op: a row's change, which no outbox router has read");
+            return Err(Fault::new(Detail::UnsupportedFormat, place));
         }
         let Some(payload) = object.remove("payload") else {
-            return Ok(Contents::Body(Body {
+            return Ok(Layer::Core(Contents::Body(Body {
                 fields: object,
                 place,
                 event_id,
                 source: None,
-            }));
+            })));
         };
-        event_id = column_id(&object, &place, event_id)?;
-        if let Some(name) = object
-            .keys()
-            .find(|name| name.as_str() != "id" && fields::is_known(name))
-        {
+        let event_id = column_id(&object, &place, event_id)?;
+        let misplaced = |name: &&String| *name != "id" && fields::is_known(name);
+        if let Some(name) = object.keys().find(misplaced) {
             let place = format!("{}: outside the payload", pointer::member(&place, name));
             return Err(Fault::new(Detail::MisplacedField, place));
         }
-        document = payload;
-        place = pointer::member(&place, "payload");
+        Ok(Layer::Wrapping(Self {
+            document: payload,
+            place: pointer::member(&place, "payload"),
+            event_id,
+        }))
     }
-    Err(Fault::new(
-        Detail::TooDeep,
-        format!("{}: too many wrappings", pointer::named(&place)),
-    ))
 }
 
 /// Whether `object` says that there is nothing to be sent.
@@ -106,11 +136,7 @@ fn asks_nothing(object: &Map<String, Value>) -> Option<IgnoredReason> {
     }
 }
 
-/// What to say of a change event that no router has made an intent of.
-fn change_event(object: &Map<String, Value>) -> Option<&'static str> {
-    is_change(object).then_some("a row's change, which no outbox router has read")
-}
-
+/// A change event as the connector writes it, before any router.
 fn is_change(object: &Map<String, Value>) -> bool {
     object.contains_key("op")
         && ["before", "after"]
@@ -119,7 +145,7 @@ fn is_change(object: &Map<String, Value>) -> bool {
 }
 
 /// The id in the header, which Connect's converters write as bare text, as a JSON string, or beside its schema.
-fn header_id(headers: &Headers<'_>) -> Result<Option<EventId>, Fault> {
+pub(super) fn header_id(headers: &Headers<'_>) -> Result<Option<EventId>, Fault> {
     let place = format!("header {ID_HEADER}");
     let Some(text) = headers.text(ID_HEADER, Detail::AmbiguousId)? else {
         return Ok(None);

@@ -31,6 +31,10 @@ pub(super) fn canonical(text: &str) -> Result<String, RecipientFault> {
     if local.is_empty() || domain.is_empty() || domain.contains('@') {
         return Err(RecipientFault::Form);
     }
+    // In any script, a name is shorter in letters than it is in Punycode.
+    if local.len() > LOCAL_LEN_MAX || domain.chars().count() > DOMAIN_LEN_MAX {
+        return Err(RecipientFault::TooLong);
+    }
     if local
         .chars()
         .any(|character| is_invisible(character) || SPECIALS.contains(character))
@@ -38,7 +42,7 @@ pub(super) fn canonical(text: &str) -> Result<String, RecipientFault> {
         return Err(RecipientFault::Character);
     }
     let domain = domain_in_ascii(domain)?;
-    if local.len() > LOCAL_LEN_MAX || local.len() + 1 + domain.len() > ADDRESS_LEN_MAX {
+    if local.len() + 1 + domain.len() > ADDRESS_LEN_MAX {
         return Err(RecipientFault::TooLong);
     }
     Ok(format!("{local}@{domain}"))

@@ -14,6 +14,9 @@ pub(super) fn canonical(text: &str) -> Result<String, RecipientFault> {
     if text.is_empty() {
         return Err(RecipientFault::Empty);
     }
+    if text.len() > LEN_MAX {
+        return Err(RecipientFault::TooLong);
+    }
     // The parser would drop line breaks, turn backslashes round and supply missing slashes: too much of a guess.
     if text
         .chars()
@@ -29,8 +32,7 @@ pub(super) fn canonical(text: &str) -> Result<String, RecipientFault> {
     if !matches!(url.scheme(), "http" | "https") {
         return Err(RecipientFault::Scheme);
     }
-    let credentials = url.authority().contains('@') || text_authority(text).contains('@');
-    if credentials {
+    if authority(text).contains('@') {
         return Err(RecipientFault::Credentials);
     }
     if url.fragment().is_some() {
@@ -42,8 +44,8 @@ pub(super) fn canonical(text: &str) -> Result<String, RecipientFault> {
     Ok(url.into())
 }
 
-/// What was typed between the slashes and the path; empty credentials (`//@host`) leave no trace in the parsed form.
-fn text_authority(text: &str) -> &str {
+/// What was typed between the slashes and the path: empty credentials (`//@host`) leave no trace in the parsed form.
+fn authority(text: &str) -> &str {
     let start = text.find("//").map_or(0, |start| start + 2);
     let rest = text.get(start..).unwrap_or_default();
     rest.split(['/', '?', '#']).next().unwrap_or_default()

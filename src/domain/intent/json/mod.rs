@@ -243,3 +243,6 @@ pub fn integer(number: &Number) -> Option<&str> {
     let whole = digits.bytes().all(|byte| byte.is_ascii_digit());
     (whole && text != "-0").then_some(text)
 }
+
+#[cfg(test)]
+mod tests;

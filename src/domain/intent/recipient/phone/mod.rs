@@ -60,6 +60,9 @@ pub(super) fn canonical(
     short_codes: bool,
 ) -> Result<String, RecipientFault> {
     let typed = Typed::read(text)?;
+    if typed.digits.len() > DIGITS_MAX + DIALLING_PREFIX_LEN_MAX {
+        return Err(RecipientFault::NotPossible);
+    }
     if typed.plus {
         return international(&typed.digits, typed.trunk_zero);
     }
@@ -277,3 +280,6 @@ fn has_length(country: &Metadata, len: usize) -> bool {
         .flat_map(Descriptor::possible_length)
         .any(|possible| usize::from(*possible) == len)
 }
+
+#[cfg(test)]
+mod tests;
