@@ -5,5 +5,7 @@
 //! `stub_provider` imports nothing of ours, so that it cannot share our mistakes.
 
 pub mod adapters;
+pub mod cli;
 pub mod domain;
 pub mod pipeline;
+pub mod stub_provider;

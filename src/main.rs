@@ -1,3 +1,8 @@
 //! The `sendonce` binary.
 
-fn main() {}
+fn main() -> anyhow::Result<()> {
+    tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .init();
+    sendonce::cli::run()
+}
