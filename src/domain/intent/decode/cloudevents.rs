@@ -2,8 +2,8 @@
 //! attributes `id` and `source` are the intent's, everything else is in its data, and all other attributes are passed
 //! over. A name that no attribute can have, such as `expires_at`, is a slip and is refused.
 //!
-//! A JSON object with a `specversion` and without a CloudEvents content type is read in structured mode too: many
-//! publishers leave the header out, and no plain intent has such a field, so there is nothing to mix it up with.
+//! A JSON object with a `specversion` and without a CloudEvents content type is read in structured mode too: the header
+//! may be left out (binding, section 3.3.1), and no plain intent has such a field, so there is nothing to mix up.
 
 use std::sync::Arc;
 
@@ -168,7 +168,7 @@ fn present(attribute: Option<&str>, place: &str) -> Result<(), Fault> {
     }
 }
 
-/// The binding lets structured mode repeat its attributes as headers (section 3.2.3); a router may have changed one.
+/// The binding lets structured mode repeat its attributes as headers (section 3.3.3); a router may have changed one.
 fn agrees(headers: &Headers<'_>, event_id: &EventId, source: &str) -> Result<(), Fault> {
     for (name, own, clash) in [
         ("id", &*event_id.0, Detail::AmbiguousId),

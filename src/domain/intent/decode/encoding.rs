@@ -16,7 +16,7 @@ pub(super) enum Encoding {
     Binary,
 }
 
-/// The prefix of CloudEvents attributes in Kafka headers (binding, section 3.1).
+/// The prefix of CloudEvents attributes in Kafka headers (binding, section 3.2.3.1).
 pub(super) const ATTRIBUTE_PREFIX: &str = "ce_";
 
 /// Attributes under the prefix of the HTTP binding, which some publishers use in Kafka by mistake. Read as plain JSON
