@@ -6,6 +6,7 @@
 
 pub mod adapters;
 pub mod cli;
+pub mod config;
 pub mod domain;
 pub mod pipeline;
 pub mod stub_provider;
