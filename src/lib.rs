@@ -10,3 +10,4 @@ pub mod config;
 pub mod domain;
 pub mod pipeline;
 pub mod stub_provider;
+pub mod telemetry;
