@@ -73,9 +73,11 @@ impl Kafka {
         let mut committed: Vec<(i32, Option<i64>)> = answer
             .elements()
             .iter()
-            .map(|element| match element.offset() {
-                Offset::Offset(offset) => (element.partition(), Some(offset)),
-                _ => (element.partition(), None),
+            .map(|element| {
+                (
+                    element.partition(),
+                    element.offset().to_raw().filter(|offset| *offset >= 0),
+                )
             })
             .collect();
         committed.sort_unstable();
