@@ -257,7 +257,12 @@ impl Intake {
         self.metrics.rebalance(Rebalance::Assigned);
         let beginnings = self.beginnings(&partitions)?;
         for (partition, beginning) in &beginnings {
-            let tenure = self.tenures.begin(partition.clone(), self.crew.writer_name());
+            let begun_at = match beginning {
+                Beginning::Committed(next) => Some(*next),
+                Beginning::Uncommitted(_) => None,
+            };
+            let writer = self.crew.writer_name();
+            let tenure = self.tenures.begin(partition.clone(), writer, begun_at);
             let epoch = tenure.epoch.0;
             match beginning {
                 Beginning::Committed(next) => {
@@ -332,7 +337,6 @@ impl Intake {
 
     fn leave(&mut self, partitions: &[TopicPartition]) {
         self.tenures.let_go(partitions);
-        self.crew.forget(partitions);
         for partition in partitions {
             self.spans_full.remove(partition);
         }

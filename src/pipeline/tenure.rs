@@ -21,6 +21,7 @@ pub struct Tenure {
     pub epoch: AssignmentEpoch,
     /// Under which name its entries are written.
     pub writer: Writer,
+    begun_at: Option<NextOffset>,
     over: watch::Sender<bool>,
     let_go: AtomicBool,
     book: Mutex<Book>,
@@ -32,6 +33,7 @@ pub struct Tenure {
 struct Book {
     tracker: OffsetTracker,
     at_work: usize,
+    read_to: Option<NextOffset>,
     oldest: BTreeMap<Offset, Timestamp>,
 }
 
@@ -40,11 +42,17 @@ pub struct AtWork(Arc<Tenure>);
 
 impl Tenure {
     /// A tenure that begins now.
-    pub fn new(partition: TopicPartition, epoch: AssignmentEpoch, writer: Writer) -> Self {
+    pub fn new(
+        partition: TopicPartition,
+        epoch: AssignmentEpoch,
+        writer: Writer,
+        begun_at: Option<NextOffset>,
+    ) -> Self {
         Self {
             partition,
             epoch,
             writer,
+            begun_at,
             over: watch::Sender::new(false),
             let_go: AtomicBool::new(false),
             book: Mutex::default(),
@@ -57,6 +65,7 @@ impl Tenure {
         let mut book = self.book();
         book.tracker.open(offset)?;
         book.oldest.insert(offset, recorded_at);
+        book.read_to = Some(offset.next());
         Ok(())
     }
 
@@ -73,6 +82,16 @@ impl Tenure {
             return None;
         }
         self.book().tracker.committable()
+    }
+
+    /// Where reading began, if that is known.
+    pub fn begun_at(&self) -> Option<NextOffset> {
+        self.begun_at
+    }
+
+    /// The position after the last record that was read; `None` before the first.
+    pub fn read_to(&self) -> Option<NextOffset> {
+        self.book().read_to
     }
 
     /// Records between the committable position and the last one read.
@@ -166,7 +185,7 @@ mod tests {
             topic: "t".into(),
             partition: 0,
         };
-        Tenure::new(partition, AssignmentEpoch(1), Writer(Uuid::nil()))
+        Tenure::new(partition, AssignmentEpoch(1), Writer(Uuid::nil()), None)
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use uuid::Uuid;
 
 use crate::domain::ledger_entry::Writer;
-use crate::domain::position::{AssignmentEpoch, TopicPartition};
+use crate::domain::position::{AssignmentEpoch, NextOffset, TopicPartition};
 
 use super::tenure::Tenure;
 
@@ -20,13 +20,18 @@ pub struct Tenures {
 
 impl Tenures {
     /// Begins a tenure of this partition, under a writer's name of its own.
-    pub fn begin(&self, partition: TopicPartition, writer: Uuid) -> Arc<Tenure> {
+    pub fn begin(
+        &self,
+        partition: TopicPartition,
+        writer: Uuid,
+        begun_at: Option<NextOffset>,
+    ) -> Arc<Tenure> {
         let epoch = {
             let mut epochs = self.epochs();
             *epochs += 1;
             AssignmentEpoch(*epochs)
         };
-        let tenure = Arc::new(Tenure::new(partition.clone(), epoch, Writer(writer)));
+        let tenure = Arc::new(Tenure::new(partition.clone(), epoch, Writer(writer), begun_at));
         let mut running = self.running.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(former) = running.insert(partition, Arc::clone(&tenure)) {
             former.let_go();

@@ -1,7 +1,10 @@
 //! What all clients of librdkafka share: how their properties are put together and how they talk to the log.
 
+use rdkafka::ClientConfig;
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::error::KafkaError;
+
+use crate::config::KafkaConfig;
 
 /// Hands librdkafka's own words to the log, each under the client that said them.
 #[derive(Clone, Copy, Debug)]
@@ -41,4 +44,64 @@ impl Talk {
     pub fn error(self, error: &KafkaError, reason: &str) {
         tracing::warn!(target: "librdkafka", client = self.client, %error, "{reason}");
     }
+}
+
+/// The settings of the group's member: what we need, under what the operator set.
+///
+/// Prefetching is bounded for all partitions together: the default of 64 MiB and 100,000 records a partition is more
+/// than an instance may use.
+pub fn consumer(config: &KafkaConfig) -> ClientConfig {
+    let mut client = common(config);
+    client
+        .set("group.id", &config.group)
+        .set("auto.offset.reset", "earliest")
+        .set("fetch.message.max.bytes", "262144")
+        .set("fetch.wait.max.ms", "100")
+        .set("queued.min.messages", "4000")
+        .set("queued.max.messages.kbytes", "16384")
+        .set("topic.metadata.refresh.interval.ms", "30000");
+    if let Some(id) = &config.group_instance_id {
+        client.set("group.instance.id", id);
+    }
+    if !config.properties.is_group_run_by_broker() {
+        client.set("partition.assignment.strategy", "cooperative-sticky");
+    }
+    overlaid(client, config)
+        .set("enable.auto.commit", "false")
+        .set("enable.auto.offset.store", "false")
+        .to_owned()
+}
+
+/// The settings of the producer of dead letters. `record_bytes_max` is the largest record that it may have to write.
+pub fn producer(config: &KafkaConfig, record_bytes_max: usize) -> ClientConfig {
+    let mut client = common(config);
+    client
+        .set("partitioner", "murmur2_random")
+        .set("linger.ms", "5")
+        .set("message.timeout.ms", "30000")
+        .set("message.max.bytes", record_bytes_max.to_string());
+    overlaid(client, config)
+        .set("enable.idempotence", "true")
+        .set("acks", "all")
+        .to_owned()
+}
+
+/// The settings of a client that only asks.
+pub fn asker(config: &KafkaConfig) -> ClientConfig {
+    overlaid(common(config), config)
+}
+
+fn common(config: &KafkaConfig) -> ClientConfig {
+    let mut client = ClientConfig::new();
+    client
+        .set("bootstrap.servers", &config.brokers)
+        .set("client.id", "sendonce");
+    client
+}
+
+fn overlaid(mut client: ClientConfig, config: &KafkaConfig) -> ClientConfig {
+    for (name, value) in config.properties.iter() {
+        client.set(name, value);
+    }
+    client
 }

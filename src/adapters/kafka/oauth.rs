@@ -11,6 +11,8 @@ use serde::Deserialize;
 use tokio::runtime::Handle;
 use url::Url;
 
+use crate::domain::time::Timestamp;
+
 /// Where tokens come from.
 #[derive(Clone)]
 pub struct TokenEndpoint {
@@ -32,6 +34,7 @@ struct Fetcher {
     endpoint: TokenEndpoint,
     http: reqwest::Client,
     runtime: Handle,
+    now: fn() -> Timestamp,
 }
 
 #[derive(Deserialize)]
@@ -56,12 +59,18 @@ impl TokenSource {
         Self(None)
     }
 
-    /// Fetches over `http` on `runtime`.
-    pub fn new(endpoint: TokenEndpoint, http: reqwest::Client, runtime: Handle) -> Self {
+    /// Fetches over `http` on `runtime`; `now` tells the time.
+    pub fn new(
+        endpoint: TokenEndpoint,
+        http: reqwest::Client,
+        runtime: Handle,
+        now: fn() -> Timestamp,
+    ) -> Self {
         Self(Some(Arc::new(Fetcher {
             endpoint,
             http,
             runtime,
+            now,
         })))
     }
 
@@ -102,17 +111,11 @@ impl Fetcher {
         let granted: Granted = serde_json::from_slice(&body)
             .map_err(|_| "the token endpoint's answer is not a grant")?;
         let life = Duration::from_secs(granted.expires_in.unwrap_or(300));
-        let expires = jiff::Timestamp::now()
-            .as_millisecond()
-            .saturating_add(millis(life));
+        let expires = (self.now)().plus(life).as_millis();
         Ok(OAuthToken {
             token: granted.access_token,
             principal_name: client_id.clone(),
             lifetime_ms: expires,
         })
     }
-}
-
-fn millis(span: Duration) -> i64 {
-    i64::try_from(span.as_millis()).unwrap_or(i64::MAX)
 }

@@ -8,8 +8,6 @@ use rdkafka::client::DefaultClientContext;
 use rdkafka::consumer::{BaseConsumer, Consumer as _};
 use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
 
-use super::consumer::GroupConsumer;
-
 /// What a topic should be like when it is created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NewTopicShape {
@@ -20,25 +18,30 @@ pub struct NewTopicShape {
 }
 
 /// The number of partitions of `topic`; `None` if there is no such topic.
-pub fn partitions(
-    consumer: &GroupConsumer,
-    topic: &str,
-    timeout: Duration,
-) -> KafkaResult<Option<i32>> {
-    count(consumer.client(), topic, timeout)
-}
-
-/// The same, from a client of its own.
 pub fn partitions_of(
     config: &ClientConfig,
     topic: &str,
     timeout: Duration,
 ) -> KafkaResult<Option<i32>> {
-    let mut config = config.clone();
-    config.remove("group.id");
-    config.remove("group.instance.id");
     let client: BaseConsumer = config.create()?;
     count(client.client(), topic, timeout)
+}
+
+/// The same of a topic that has just been created: asks until the brokers know of it, for at most `timeout`.
+pub async fn until_there(
+    config: &ClientConfig,
+    topic: &str,
+    timeout: Duration,
+) -> KafkaResult<Option<i32>> {
+    let client: BaseConsumer = config.create()?;
+    let end = tokio::time::Instant::now() + timeout;
+    loop {
+        let found = count(client.client(), topic, timeout)?;
+        if found.is_some() || tokio::time::Instant::now() >= end {
+            return Ok(found);
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
 }
 
 fn count<C: rdkafka::ClientContext>(

@@ -87,9 +87,9 @@ impl Crew {
                 Step::ProduceDeadLetter { round, cause } => {
                     let letter = self.letter(case, story.as_deref(), &cause);
                     let at = self.produce(job, &letter).await?;
-                    let fact = Fact::DeadLettered { at };
+                    let what = (round, cause.reason);
                     let (known, durable) =
-                        self.persist(job, &case.subject, story, round, fact).await?;
+                        self.bury(job, &case.subject, story, what, at).await?;
                     (story, proof) = (Some(known), Some(durable));
                 }
                 Step::Start { round, attempt, deadline } => {
@@ -261,9 +261,8 @@ impl Crew {
                 let latency = self.parts.clock.now().since(job.record.timestamp);
                 provider.send_latency(latency);
             }
-            Standing::DeadLettered(cause) | Standing::DeadLettering(cause) => {
+            Standing::DeadLettered(_) | Standing::DeadLettering(_) => {
                 provider.outcome(Outcome::DeadLettered);
-                self.parts.metrics.dead_letter(cause.reason);
             }
             Standing::Open => {}
         }

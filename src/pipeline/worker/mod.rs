@@ -29,6 +29,7 @@ use crate::telemetry::metrics::Metrics;
 use crate::telemetry::status::{NotReady, Status};
 
 use super::accounts::Accounts;
+use super::depth::Depth;
 use super::order::{Queues, Turn};
 use super::tenure::{AtWork, Tenure};
 pub use reading::Reading;
@@ -52,6 +53,8 @@ pub struct Parts {
     pub accounts: Accounts,
     /// Where intents are set aside.
     pub dead_letters: DeadLetters,
+    /// Dead letters that nobody has dealt with.
+    pub depth: Arc<Depth>,
     /// How records are read and keyed.
     pub reading: Reading,
     /// The consumer group's name.
@@ -107,6 +110,13 @@ impl Crew {
     /// A name for a tenure that begins.
     pub fn writer_name(&self) -> Uuid {
         self.parts.clock.random_uuid()
+    }
+
+    /// Waits until no dead letter is on its way any more, for at most `timeout`.
+    pub fn flush(&self, timeout: Duration) {
+        if let Err(error) = self.parts.dead_letters.flush(timeout) {
+            tracing::warn!(%error, "a dead letter was not acknowledged before the end; it is written again");
+        }
     }
 
     async fn work(&self, job: Job) {

@@ -73,10 +73,25 @@ impl Crew {
         let (round, reason) = (story.round(), cause.reason);
         let letter = self.letter_of(subject, Some(&story), cause);
         let at = self.produce(job, &letter).await?;
-        let (_, proof) =
-            self.persist(job, subject, Some(story), round, Fact::DeadLettered { at }).await?;
-        self.parts.metrics.dead_letter(reason);
+        let (_, proof) = self.bury(job, subject, Some(story), (round, reason), at).await?;
         Ok(Settlement::Persisted(proof))
+    }
+
+    /// Persists where the broker put the dead letter, and counts it.
+    pub(super) async fn bury(
+        &self,
+        job: &Job,
+        subject: &Subject,
+        story: Option<Arc<Story>>,
+        (round, reason): (u32, Reason),
+        at: Position,
+    ) -> Result<(Arc<Story>, Persisted), Stopped> {
+        let _counting = self.parts.depth.counting().await;
+        let fact = Fact::DeadLettered { at };
+        let durable = self.persist(job, subject, story, round, fact).await?;
+        self.parts.metrics.dead_letter(reason);
+        self.parts.depth.one_more(reason);
+        Ok(durable)
     }
 
     pub(super) fn letter(&self, case: &Case, story: Option<&Story>, cause: &DeadCause) -> Letter {

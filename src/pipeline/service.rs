@@ -1,0 +1,367 @@
+//! Builds the service from its configuration, runs it until a signal, and ends it within its time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rdkafka::error::KafkaError;
+use tokio::runtime::Runtime;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+
+use crate::adapters::admin;
+use crate::adapters::clock::Clock;
+use crate::adapters::kafka::consumer::{GroupConsumer, StartAt};
+use crate::adapters::kafka::dead_letters::DeadLetters;
+use crate::adapters::kafka::oauth::{TokenEndpoint, TokenSource};
+use crate::adapters::kafka::{client, topics};
+use crate::adapters::ledger::sled_store::{FlushReport, LedgerOptions, OpenError, SledLedger};
+use crate::adapters::ledger::{Ledger, LedgerError};
+use crate::config::Config;
+use crate::domain::dead_letter::HeaderFamily;
+use crate::telemetry::metrics::{Metrics, MetricsError};
+use crate::telemetry::status::Status;
+
+use super::accounts::{AccountFault, Accounts};
+use super::committer::Committer;
+use super::depth::Depth;
+use super::intake::{self, Ended, Intake, IntakeLimits};
+use super::tenures::Tenures;
+use super::upkeep::Upkeep;
+use super::worker::{self, Crew, Reading};
+
+/// How long any one question to a broker may take at start.
+const ASK: Duration = Duration::from_secs(20);
+/// Headers and framing of a dead letter, beside the record's own bytes.
+const DEAD_LETTER_ROOM: usize = 32_768;
+/// How long leaving the group may take once everything is committed.
+const LEAVE: Duration = Duration::from_secs(5);
+
+/// How a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Run {
+    /// As asked, with everything in flight recorded.
+    Drained,
+    /// As asked, but with records still being worked on when the time was up.
+    Forced {
+        /// How many; unknown if it was asked a second time.
+        at_work: Option<usize>,
+    },
+}
+
+/// Why a run could not begin, or could not go on.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// What is configured cannot work.
+    #[error("{0}")]
+    Config(String),
+    /// A topic that is needed is not there.
+    #[error("topic {0} does not exist; create it, or set kafka.create_topics = true")]
+    TopicMissing(String),
+    /// Kafka cannot be reached or does not let us in.
+    #[error("Kafka: {0}")]
+    Kafka(#[from] KafkaError),
+    /// The ledger cannot be opened.
+    #[error(transparent)]
+    LedgerClosed(#[from] OpenError),
+    /// The ledger cannot be read or written.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+    /// A defect of ours.
+    #[error("the reading thread panicked")]
+    ReadingPanicked,
+    /// The metrics cannot be declared.
+    #[error(transparent)]
+    Metrics(#[from] MetricsError),
+    /// The system refused something.
+    #[error("{what}: {source}")]
+    System {
+        /// What was wanted.
+        what: &'static str,
+        /// The refusal.
+        source: std::io::Error,
+    },
+}
+
+fn system(what: &'static str) -> impl FnOnce(std::io::Error) -> RunError {
+    move |source| RunError::System { what, source }
+}
+
+/// Runs the service until SIGTERM or SIGINT.
+pub fn run(config: &Config, start_at: StartAt) -> Result<Run, RunError> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .thread_name("worker")
+        .build()
+        .map_err(system("the runtime"))?;
+    let outcome = begin(config, start_at, &runtime).and_then(|service| service.run(&runtime));
+    // Whoever still waits on a socket does not keep the process alive.
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    outcome
+}
+
+struct Service {
+    intake: Intake,
+    consumer: Arc<GroupConsumer>,
+    ledger: Arc<SledLedger>,
+    crew: Arc<Crew>,
+    stop: watch::Sender<bool>,
+    drain: Duration,
+}
+
+fn begin(config: &Config, start_at: StartAt, runtime: &Runtime) -> Result<Service, RunError> {
+    let clock = Clock::default();
+    let accounts = &config.providers.accounts;
+    let metrics = Arc::new(Metrics::new(accounts.keys().map(|name| &**name))?);
+    let status = Arc::new(Status::default());
+    let keys = config
+        .keys
+        .ring
+        .clone()
+        .ok_or_else(|| RunError::Config("keys.secrets: at least one is needed".into()))?;
+
+    let ledger = Arc::new(open_ledger(config, &clock, &metrics)?);
+    let shared: Arc<dyn Ledger> = Arc::<SledLedger>::clone(&ledger);
+    let depth = Arc::new(Depth::of(&*ledger, Arc::clone(&metrics))?);
+    let accounts = Accounts::open(config, &metrics).map_err(|faults: Vec<AccountFault>| {
+        let lines: Vec<String> = faults.iter().map(ToString::to_string).collect();
+        RunError::Config(lines.join("\n"))
+    })?;
+    runtime.block_on(accounts.keep_profiles(&*ledger))?;
+    for account in accounts.iter() {
+        let span = account.terms.request_span;
+        if span >= config.shutdown.drain {
+            tracing::warn!(
+                provider = %account.name, request_span = ?span, drain = ?config.shutdown.drain,
+                "shutdown.drain is not above connect + request timeout: a shutdown may cut a request"
+            );
+        }
+    }
+
+    let tokens = token_source(config, runtime)?;
+    let partitions = topic_partitions(config, runtime)?;
+    let record_max = config.intents.size_max.saturating_add(DEAD_LETTER_ROOM);
+    let dead_letters = DeadLetters::new(
+        &client::producer(&config.kafka, record_max),
+        tokens.clone(),
+        &config.kafka.topics.dead_letters,
+        partitions,
+        header_family(config),
+    )?;
+
+    let crew = Crew::new(worker::Parts {
+        runtime: runtime.handle().clone(),
+        clock: clock.clone(),
+        ledger: Arc::clone(&shared),
+        accounts,
+        dead_letters,
+        depth: Arc::clone(&depth),
+        reading: Reading {
+            rules: config.intents.rules(),
+            keys,
+            retention: config.ledger.retention,
+            max_age: config.intents.max_age,
+        },
+        group: config.kafka.group.as_str().into(),
+        ordered_by_key: config.kafka.ordering == crate::config::Ordering::Key,
+        metrics: Arc::clone(&metrics),
+        status: Arc::clone(&status),
+    });
+
+    if let Some(listen) = config.admin.listen {
+        let bound = runtime
+            .block_on(admin::Admin::bind(listen))
+            .map_err(system("the admin listener"))?;
+        runtime.spawn(bound.serve(Arc::clone(&metrics), Arc::clone(&status)));
+    }
+
+    let consumer = Arc::new(GroupConsumer::new(&client::consumer(&config.kafka), tokens, start_at)?);
+    let tenures = Arc::new(Tenures::default());
+    let (stop, stopped) = watch::channel(false);
+    let upkeep = Upkeep {
+        clock,
+        ledger: shared,
+        consumer: Arc::clone(&consumer),
+        tenures: Arc::clone(&tenures),
+        depth,
+        metrics: Arc::clone(&metrics),
+        status: Arc::clone(&status),
+        stall_after: config.kafka.stall_after,
+        expire_every: expire_every(config),
+        stop: stopped.clone(),
+    };
+    runtime.spawn(upkeep.run());
+    let committer = Committer::start(
+        Arc::clone(&consumer),
+        Arc::clone(&tenures),
+        Arc::clone(&metrics),
+        config.kafka.commit_interval,
+    )
+    .map_err(system("the committer's thread"))?;
+    consumer.subscribe(&[&config.kafka.topics.intents])?;
+    announce(config);
+
+    let intake = Intake::new(intake::Parts {
+        consumer: Arc::clone(&consumer),
+        tenures,
+        committer,
+        crew: Arc::clone(&crew),
+        limits: IntakeLimits {
+            open_max: config.intents.open_max,
+            span_max: config.kafka.span_max,
+            drain: config.shutdown.drain,
+        },
+        runtime: runtime.handle().clone(),
+        metrics,
+        status,
+        stop: stopped,
+    });
+    let drain = config.shutdown.drain;
+    Ok(Service { intake, consumer, ledger, crew, stop, drain })
+}
+
+impl Service {
+    fn run(self, runtime: &Runtime) -> Result<Run, RunError> {
+        let Self { intake, consumer, ledger, crew, stop, drain } = self;
+        let (mut term, mut int) = runtime
+            .block_on(async { Ok((signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?)) })
+            .map_err(system("signals"))?;
+        let reading = std::thread::Builder::new()
+            .name("intake".into())
+            .spawn(move || intake.run())
+            .map_err(system("the reading thread"))?;
+        let (told, end) = tokio::sync::oneshot::channel();
+        std::thread::Builder::new()
+            .name("intake-end".into())
+            .spawn(move || told.send(reading.join()))
+            .map_err(system("a thread"))?;
+
+        let mut asked = async || {
+            tokio::select! {
+                _ = term.recv() => {}
+                _ = int.recv() => {}
+            }
+        };
+        let ended = runtime.block_on(async {
+            let mut end = end;
+            tokio::select! {
+                ended = &mut end => return Some(ended),
+                () = asked() => {}
+            }
+            tracing::info!(?drain, "asked to end: nothing new is started, what is in flight is recorded");
+            stop.send_replace(true);
+            tokio::select! {
+                ended = &mut end => Some(ended),
+                () = asked() => None,
+            }
+        });
+        let outcome = match ended {
+            Some(Ok(Ok(Ended::Drained))) => Ok(Run::Drained),
+            Some(Ok(Ok(Ended::Forced { at_work }))) => Ok(Run::Forced { at_work: Some(at_work) }),
+            Some(Ok(Ok(Ended::Broken(error)))) => Err(RunError::Kafka(error)),
+            Some(Ok(Err(_)) | Err(_)) => Err(RunError::ReadingPanicked),
+            None => {
+                tracing::warn!("asked to end a second time: ends at once, whatever is open");
+                return Ok(Run::Forced { at_work: None });
+            }
+        };
+        crew.flush(Duration::from_secs(1));
+        leave(consumer);
+        if !ledger.close() {
+            tracing::warn!("the ledger did not close in time; what was acknowledged is durable all the same");
+        }
+        outcome
+    }
+}
+
+/// Leaves the group. The client's own closing has been seen to hang, so it has a thread and a time of its own.
+fn leave(consumer: Arc<GroupConsumer>) {
+    consumer.close();
+    let (told, left) = std::sync::mpsc::channel();
+    let leaving = std::thread::Builder::new().name("leave".into()).spawn(move || {
+        drop(consumer);
+        // Nobody may wait for this any more.
+        let _ = told.send(());
+    });
+    if leaving.is_ok() && left.recv_timeout(LEAVE).is_err() {
+        tracing::warn!("the group was not left in time; it will notice by itself");
+    }
+}
+
+fn open_ledger(config: &Config, clock: &Clock, metrics: &Arc<Metrics>) -> Result<SledLedger, RunError> {
+    let watched = Arc::clone(metrics);
+    let stopwatch = clock.stopwatch();
+    let options = LedgerOptions {
+        directory: config.ledger.directory.clone(),
+        retention: config.ledger.retention,
+        generations: config.ledger.generations,
+        cache_bytes: config.ledger.cache_mib.saturating_mul(1024 * 1024),
+        batch_max: config.ledger.batch_max,
+        watch: Some(Arc::new(move |report| match report {
+            FlushReport::Begun { .. } => stopwatch.start(),
+            FlushReport::Durable { .. } => watched.ledger_flush(stopwatch.read()),
+            FlushReport::Refused { .. } => {}
+        })),
+    };
+    Ok(SledLedger::open(options, clock.now())?)
+}
+
+fn token_source(config: &Config, runtime: &Runtime) -> Result<TokenSource, RunError> {
+    let Some(oauth) = &config.kafka.oauth else { return Ok(TokenSource::none()) };
+    let endpoint = TokenEndpoint {
+        url: oauth.token_url.clone(),
+        client_id: oauth.client_id.clone(),
+        client_secret: oauth.client_secret.expose().to_owned(),
+        scope: oauth.scope.clone().unwrap_or_default(),
+    };
+    let http = crate::adapters::provider::plain_client()
+        .map_err(|error| RunError::Config(format!("kafka.oauth: {error}")))?;
+    Ok(TokenSource::new(endpoint, http, runtime.handle().clone()))
+}
+
+/// Sees to it that the topics are there. Returns the number of partitions of the dead-letter topic.
+fn topic_partitions(config: &Config, runtime: &Runtime) -> Result<i32, RunError> {
+    let asker = client::asker(&config.kafka);
+    let mut dead_letters = 0;
+    let names = &config.kafka.topics;
+    for topic in [&names.intents, &names.dead_letters] {
+        let mut found = topics::partitions_of(&asker, topic, ASK)?;
+        if found.is_none() && config.kafka.create_topics {
+            let shape = topics::NewTopicShape {
+                partitions: config.kafka.partitions,
+                replication: config.kafka.replication_factor.unwrap_or(-1),
+            };
+            found = runtime.block_on(async {
+                topics::create(&asker, topic, shape).await?;
+                topics::until_there(&asker, topic, ASK).await
+            })?;
+        }
+        dead_letters = found.ok_or_else(|| RunError::TopicMissing(topic.clone()))?;
+    }
+    Ok(dead_letters)
+}
+
+fn header_family(config: &Config) -> HeaderFamily {
+    match config.kafka.dead_letter_headers {
+        crate::config::HeaderFamily::Broker => HeaderFamily::Broker,
+        crate::config::HeaderFamily::Connect => HeaderFamily::Connect,
+        crate::config::HeaderFamily::Spring => HeaderFamily::Spring,
+    }
+}
+
+fn expire_every(config: &Config) -> Duration {
+    let period = config.ledger.retention / config.ledger.generations.get();
+    (period / 4).clamp(Duration::from_secs(1), Duration::from_secs(3_600))
+}
+
+fn announce(config: &Config) {
+    tracing::info!(
+        brokers = %config.kafka.brokers, group = %config.kafka.group, topic = %config.kafka.topics.intents,
+        open_max = config.intents.open_max, span_max = config.kafka.span_max,
+        ledger = %config.ledger.directory.display(), retention = ?config.ledger.retention,
+        "started"
+    );
+    tracing::warn!(
+        "the ledger is this directory alone: when a partition moves to another instance, providers that recognise the key \
+         still send once; for those that do not, an attempt in flight at the move may be repeated"
+    );
+}
