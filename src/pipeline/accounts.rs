@@ -5,16 +5,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Semaphore;
 
-use crate::adapters::ledger::Ledger;
+use crate::adapters::ledger::{Ledger, LedgerError};
 use crate::adapters::provider::ProviderClient;
+use crate::config::Config;
+use crate::config::providers::ProviderConfig;
+use crate::config::secret::References;
 use crate::domain::account_gate::{AccountGate, Passage};
 use crate::domain::attempt::Classified;
-use crate::domain::dispatch::Terms;
+use crate::domain::dispatch::{KeyTerms, Terms};
 use crate::domain::idempotency_key::ProfileHash;
 use crate::domain::intent::Intent;
-use crate::domain::profile::Profile;
+use crate::domain::profile::{self, Binding, Profile};
+use crate::domain::retry::{Backoff, Pace};
 use crate::domain::time::Timestamp;
-use crate::telemetry::metrics::ProviderMetrics;
+use crate::telemetry::metrics::{Metrics, ProviderMetrics};
 
 /// All accounts, and which one an intent goes to.
 pub struct Accounts {
@@ -44,12 +48,42 @@ pub struct Account {
     pub versions: Mutex<HashMap<ProfileHash, Arc<Profile>>>,
 }
 
+/// Why an account cannot be opened.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("provider {provider}: {problem}")]
+pub struct AccountFault {
+    /// The provider's name in the configuration.
+    pub provider: Arc<str>,
+    /// What is wrong, with its place.
+    pub problem: String,
+}
+
 impl Accounts {
-    /// These accounts, and channels routed to them by name.
-    pub fn new(accounts: Vec<Account>, routes: BTreeMap<Arc<str>, Arc<str>>) -> Self {
-        let by_name =
-            accounts.into_iter().map(|account| (Arc::clone(&account.name), Arc::new(account)));
-        Self { by_name: by_name.collect(), routes }
+    /// Reads every profile that is configured, resolves its secrets and makes its client. Tells all faults at once.
+    pub fn open(config: &Config, metrics: &Metrics) -> Result<Self, Vec<AccountFault>> {
+        let mut faults = Vec::new();
+        let mut by_name = BTreeMap::new();
+        for (name, provider) in &config.providers.accounts {
+            match Account::open(config, name, provider, metrics.provider(name)) {
+                Ok(account) => {
+                    by_name.insert(Arc::clone(name), Arc::new(account));
+                }
+                Err(problems) => faults.extend(problems.into_iter().map(|problem| AccountFault {
+                    provider: Arc::clone(name),
+                    problem,
+                })),
+            }
+        }
+        let routes = config.providers.routes.clone();
+        if faults.is_empty() { Ok(Self { by_name, routes }) } else { Err(faults) }
+    }
+
+    /// Keeps the profiles in the ledger, so that what is open can be rendered again after a deploy.
+    pub async fn keep_profiles(&self, ledger: &dyn Ledger) -> Result<(), LedgerError> {
+        for account in self.by_name.values() {
+            ledger.keep_profile(account.profile_hash, account.profile.canonical().into()).await?;
+        }
+        Ok(())
     }
 
     /// The account of this name.
@@ -73,6 +107,40 @@ impl Accounts {
 }
 
 impl Account {
+    fn open(
+        config: &Config,
+        name: &Arc<str>,
+        provider: &ProviderConfig,
+        metrics: ProviderMetrics,
+    ) -> Result<Self, Vec<String>> {
+        let path = config.providers.directory.join(format!("{}.toml", provider.profile));
+        let one = |problem: String| vec![problem];
+        let lines = |faults: Vec<profile::Fault>| -> Vec<String> {
+            faults.iter().map(|fault| format!("{}: {fault}", path.display())).collect()
+        };
+        let text = std::fs::read_to_string(&path)
+            .map_err(|error| one(format!("{} cannot be read: {error}", path.display())))?;
+        let profile = Profile::parse(&text).map_err(lines)?;
+        let settings = resolved(&profile).map_err(one)?;
+        let binding = Binding { settings, base_url: provider.base_url.clone() };
+        let profile = Arc::new(profile.bind(binding).map_err(lines)?);
+        let client = ProviderClient::new(&profile).map_err(|error| one(error.to_string()))?;
+        let own = profile.limits.concurrency.and_then(|limit| usize::try_from(limit).ok());
+        let concurrency =
+            provider.concurrency.or(own).unwrap_or(usize::MAX).min(config.dispatch.concurrency);
+        Ok(Self {
+            name: Arc::clone(name),
+            profile_hash: profile.hash(),
+            terms: terms(config, &profile),
+            requests: Arc::new(Semaphore::new(concurrency)),
+            client,
+            metrics,
+            gate: Mutex::default(),
+            versions: Mutex::default(),
+            profile,
+        })
+    }
+
     /// Whether an attempt may start now.
     pub fn ask(&self, now: Timestamp) -> Passage {
         let span = self.terms.request_span + self.terms.transport_bound;
@@ -96,7 +164,9 @@ impl Account {
         }
         let text = ledger.profile(hash).map_err(|error| error.to_string())?;
         let text = text.ok_or_else(|| format!("profile {hash} is not in the ledger"))?;
-        let profile = Profile::parse(&text)
+        let profile = self
+            .profile
+            .earlier(&text)
             .map_err(|_| format!("profile {hash} of the ledger can no longer be read"))?;
         let profile = Arc::new(profile);
         versions.insert(hash, Arc::clone(&profile));
@@ -105,5 +175,38 @@ impl Account {
 
     fn gate(&self) -> MutexGuard<'_, AccountGate> {
         self.gate.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The profile's settings that are references, read.
+fn resolved(profile: &Profile) -> Result<BTreeMap<String, String>, String> {
+    let references = References::of_process();
+    let mut settings = BTreeMap::new();
+    for (name, text) in profile.settings() {
+        if References::is_reference(text) {
+            let value = references
+                .resolve(text)
+                .map_err(|unresolved| format!("settings.{name}: {unresolved}"))?;
+            settings.insert(name.clone(), value.expose().to_owned());
+        }
+    }
+    Ok(settings)
+}
+
+fn terms(config: &Config, profile: &Profile) -> Terms {
+    Terms {
+        key: profile.key.as_ref().map(|key| KeyTerms {
+            window: key.window.length,
+            margin: key.window.margin,
+        }),
+        request_span: profile.timeouts.request,
+        transport_bound: profile.timeouts.unacknowledged,
+        budget: config.retry.budget,
+        in_progress_max: config.retry.in_progress_max,
+        pace: Pace {
+            backoff: Backoff { base: config.retry.base, cap: config.retry.cap },
+            in_progress_wait: config.retry.in_progress_wait,
+            probe_interval: config.retry.probe_interval,
+        },
     }
 }

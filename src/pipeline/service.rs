@@ -17,7 +17,6 @@ use crate::adapters::kafka::{client, topics};
 use crate::adapters::ledger::sled_store::{FlushReport, LedgerOptions, OpenError, SledLedger};
 use crate::adapters::ledger::{Ledger, LedgerError};
 use crate::config::Config;
-use crate::domain::dead_letter::HeaderFamily;
 use crate::telemetry::metrics::{Metrics, MetricsError};
 use crate::telemetry::status::Status;
 
@@ -145,7 +144,7 @@ fn begin(config: &Config, start_at: StartAt, runtime: &Runtime) -> Result<Servic
         tokens.clone(),
         &config.kafka.topics.dead_letters,
         partitions,
-        header_family(config),
+        config.kafka.dead_letter_headers,
     )?;
 
     let crew = Crew::new(worker::Parts {
@@ -161,6 +160,7 @@ fn begin(config: &Config, start_at: StartAt, runtime: &Runtime) -> Result<Servic
             retention: config.ledger.retention,
             max_age: config.intents.max_age,
         },
+        wait_max: config.retry.wait_max,
         group: config.kafka.group.as_str().into(),
         ordered_by_key: config.kafka.ordering == crate::config::Ordering::Key,
         metrics: Arc::clone(&metrics),
@@ -315,7 +315,7 @@ fn token_source(config: &Config, runtime: &Runtime) -> Result<TokenSource, RunEr
     };
     let http = crate::adapters::provider::plain_client()
         .map_err(|error| RunError::Config(format!("kafka.oauth: {error}")))?;
-    Ok(TokenSource::new(endpoint, http, runtime.handle().clone()))
+    Ok(TokenSource::new(endpoint, http, runtime.handle().clone(), Clock::wall))
 }
 
 /// Sees to it that the topics are there. Returns the number of partitions of the dead-letter topic.
@@ -338,14 +338,6 @@ fn topic_partitions(config: &Config, runtime: &Runtime) -> Result<i32, RunError>
         dead_letters = found.ok_or_else(|| RunError::TopicMissing(topic.clone()))?;
     }
     Ok(dead_letters)
-}
-
-fn header_family(config: &Config) -> HeaderFamily {
-    match config.kafka.dead_letter_headers {
-        crate::config::HeaderFamily::Broker => HeaderFamily::Broker,
-        crate::config::HeaderFamily::Connect => HeaderFamily::Connect,
-        crate::config::HeaderFamily::Spring => HeaderFamily::Spring,
-    }
 }
 
 fn expire_every(config: &Config) -> Duration {

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use tokio::sync::OwnedSemaphorePermit;
 
-use crate::adapters::provider::Deadline;
+use crate::adapters::clock::BootMoment;
 use crate::domain::account_gate::Passage;
 use crate::domain::attempt::{Classified, Flags, Verdict};
-use crate::domain::classify::{Circumstances, classify};
+use crate::domain::classify::{Circumstances, classify, is_alarm};
 use crate::domain::dead_letter::Reason;
 use crate::domain::dispatch::{self, Limits, Step};
 use crate::domain::intent::Intent;
-use crate::domain::ledger_entry::{Answered, Fact, Rendering, Standing, Story, Subject};
+use crate::domain::ledger_entry::{Fact, Rendering, Standing, Story, Subject};
 use crate::domain::offset_tracker::{Persisted, Settlement};
 use crate::domain::render::{RenderedRequest, render};
 use crate::domain::time::Timestamp;
@@ -99,7 +99,7 @@ impl Crew {
                     };
                     if let Passage::ClosedUntil(until) = case.account.ask(now) {
                         drop(ready);
-                        self.pause_until(&job.tenure, until.plus(self.spread())).await?;
+                        self.pause_until(&job.tenure, until.plus(self.spread(until.since(now)))).await?;
                         continue;
                     }
                     let request = match &request {
@@ -132,7 +132,7 @@ impl Crew {
     ) -> Result<(Arc<Story>, Persisted), Stopped> {
         let account = &case.account;
         let first = story.as_ref().is_none_or(|story| story.attempts.is_empty());
-        let boot_deadline = Deadline::after(account.terms.request_span);
+        let boot_deadline = BootMoment::after(account.terms.request_span);
         let rendering = match story.as_ref().and_then(|story| story.rendering.clone()) {
             Some(rendering) => rendering,
             None => Rendering {
@@ -153,7 +153,11 @@ impl Crew {
             Ok(()) if job.tenure.is_over() => (withheld("tenure_over"), true),
             Ok(()) => {
                 let answer = account.client.send(request, boot_deadline).await;
-                let circumstances = Circumstances { first_attempt: first, now: self.parts.clock.now() };
+                let circumstances = Circumstances {
+                    first_attempt: first,
+                    now: self.parts.clock.now(),
+                    wait_max: self.parts.wait_max,
+                };
                 (classify(&account.profile, &answer, &circumstances), answer.is_heard())
             }
         };
@@ -165,7 +169,7 @@ impl Crew {
         let jitter = self.parts.clock.jitter();
         let answer = dispatch::answered(&classified, heard, &story, terms, now, jitter);
         let fact = Fact::Answered { attempt, answer };
-        self.persist(job, &case.subject, story, next.round, fact).await
+        self.persist(job, &case.subject, Some(story), next.round, fact).await
     }
 
     /// Leave to make a request: the account has so many at once.
@@ -208,13 +212,16 @@ impl Crew {
         detail: &str,
     ) -> Result<Settlement, Stopped> {
         tracing::error!(
-            event_id = %intent.event_id, provider = %case.account.name, detail,
+            event_id = &*intent.event_id.0, provider = %case.account.name, detail,
             "the request cannot be rendered; nothing is sent"
         );
         match story {
             Some(story) => self.give_up(job, story, Reason::PayloadConflict, "request_changed").await,
             None => {
-                let subject = super::reading::subject_of_record(&job.record, Some(intent));
+                let subject = super::reading::subject_of_record(
+                    &job.record,
+                    Some(Arc::clone(&intent.event_id.0)),
+                );
                 self.set_record_aside(job, &subject, Reason::Malformed, detail).await
             }
         }
@@ -230,9 +237,14 @@ impl Crew {
     ) {
         let provider = &case.account.metrics;
         provider.attempt(classified.verdict, took);
+        if classified.flags.unmatched {
+            provider.unmatched();
+        }
         if classified.flags.replay {
             provider.replay();
-            if first {
+        }
+        if is_alarm(classified, first) {
+            {
                 provider.suspected_duplicate();
                 tracing::error!(
                     event_id = case.subject.event_id.as_deref(), key = %KeyOf(case), provider = %case.account.name,

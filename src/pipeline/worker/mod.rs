@@ -57,6 +57,8 @@ pub struct Parts {
     pub depth: Arc<Depth>,
     /// How records are read and keyed.
     pub reading: Reading,
+    /// A longer wait that a provider asks for is not believed.
+    pub wait_max: Duration,
     /// The consumer group's name.
     pub group: Arc<str>,
     /// Whether records of one Kafka key go one after the other.
@@ -226,6 +228,12 @@ impl Crew {
             () = tokio::time::sleep(span) => Ok(()),
             () = tenure.over() => Err(Stopped::TenureOver),
         }
+    }
+
+    /// What is added to a wait that many share, so that they do not come back in lockstep: up to a tenth of it, and up to
+    /// a second.
+    fn spread(&self, wait: Duration) -> Duration {
+        self.parts.clock.jitter().of((wait / 10).max(Duration::from_secs(1)))
     }
 
     /// Waits until that moment by the wall clock, unless the tenure ends before.

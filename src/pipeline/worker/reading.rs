@@ -7,9 +7,10 @@ use sha2::{Digest as _, Sha256};
 
 use crate::domain::dead_letter::Reason;
 use crate::domain::dispatch::Limits;
-use crate::domain::idempotency_key::{IdempotencyKey, IntentFingerprint, KeyRing, LedgerKey};
+use crate::domain::idempotency_key::{IdempotencyKey, IntentFingerprint, LedgerKey};
 use crate::domain::intent::Intent;
-use crate::domain::intent::decode::{Decoded, IntakeRules, decode};
+use crate::domain::intent::decode::{Decoded, IntakeRules, RecordView, decode};
+use crate::domain::key_ring::KeyRing;
 use crate::domain::ledger_entry::{Story, Subject};
 use crate::domain::offset_tracker::{Persisted, Settlement};
 use crate::domain::record::Record;
@@ -35,15 +36,20 @@ impl Crew {
     /// Reads the record, and sees to it that it ends.
     pub(super) async fn read(&self, job: &Job) -> Result<Settlement, Stopped> {
         let reading = &self.parts.reading;
-        match decode(&job.record.view(), &reading.rules) {
+        match decode(&view(&job.record), &reading.rules) {
             Decoded::Ignored(reason) => {
                 self.parts.metrics.ignored(reason);
                 Ok(Settlement::Ignored)
             }
             Decoded::Refused(refusal) => {
-                let subject = subject_of_record(&job.record, None);
-                let detail = refusal.to_string();
-                self.set_record_aside(job, &subject, refusal.reason, &detail).await
+                let event_id = refusal.event_id.as_ref().map(|id| Arc::clone(&id.0));
+                let subject = subject_of_record(&job.record, event_id);
+                let place = &refusal.fault.place;
+                let detail = match place.as_str() {
+                    "" => refusal.fault.detail.name().to_owned(),
+                    place => format!("{} at {place}", refusal.fault.detail.name()),
+                };
+                self.set_record_aside(job, &subject, refusal.reason(), &detail).await
             }
             Decoded::Intent(intent) => self.read_intent(job, &intent).await,
         }
@@ -51,13 +57,18 @@ impl Crew {
 
     async fn read_intent(&self, job: &Job, intent: &Intent) -> Result<Settlement, Stopped> {
         let reading = &self.parts.reading;
-        let candidates = reading.keys.candidates(intent, job.record.timestamp, reading.retention);
+        let candidates = reading.keys.candidates(
+            intent,
+            job.record.timestamp,
+            self.parts.clock.now(),
+            reading.retention,
+        );
         let Found { key, known, behind, _flights } = self.find(job, candidates).await?;
         let fingerprint = intent.fingerprint();
         if let Some((story, _)) = &known
             && story.subject.fingerprint != fingerprint
         {
-            let subject = subject_of_record(&job.record, Some(intent));
+            let subject = subject_of_record(&job.record, Some(Arc::clone(&intent.event_id.0)));
             let reason = Reason::PayloadConflict;
             return self.set_record_aside(job, &subject, reason, "id_reused").await;
         }
@@ -86,7 +97,7 @@ impl Crew {
             None => self.parts.accounts.route(intent),
         };
         let Some(account) = account else {
-            let subject = subject_of_record(&job.record, Some(intent));
+            let subject = subject_of_record(&job.record, Some(Arc::clone(&intent.event_id.0)));
             return match story {
                 None => self.set_record_aside(job, &subject, Reason::NoRoute, "no_route").await,
                 Some(story) => self.give_up(job, story, Reason::NoRoute, "provider_gone").await,
@@ -165,11 +176,15 @@ struct Found {
     _flights: Vec<Turn<LedgerKey>>,
 }
 
+fn view(record: &Record) -> RecordView<'_> {
+    RecordView { value: record.value.as_deref(), headers: &record.headers }
+}
+
 /// What the ledger remembers a record under that is set aside as a record: its place and its bytes.
-pub(super) fn subject_of_record(record: &Record, intent: Option<&Intent>) -> Subject {
+pub(super) fn subject_of_record(record: &Record, event_id: Option<Arc<str>>) -> Subject {
     let hash: [u8; 32] = Sha256::digest(record.value.as_deref().unwrap_or_default()).into();
     Subject {
-        event_id: intent.map(|intent| Arc::clone(&intent.event_id.0)),
+        event_id,
         key: None,
         fingerprint: IntentFingerprint(hash),
         origin: record.position.clone(),
