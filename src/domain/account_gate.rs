@@ -77,6 +77,7 @@ impl AccountGate {
         if let Some(Wait {
             at_least,
             scope: WaitScope::Account,
+            unit_doubt: _,
         }) = wait
         {
             let until = now.plus(at_least);
@@ -143,6 +144,7 @@ mod tests {
             Some(Wait {
                 at_least: Duration::from_secs(seconds),
                 scope: WaitScope::Account,
+                unit_doubt: false,
             })
         };
         let mut gate = AccountGate::default();
@@ -159,6 +161,7 @@ mod tests {
         let wait = Wait {
             at_least: MINUTE,
             scope: WaitScope::Intent,
+            unit_doubt: false,
         };
         let mut gate = AccountGate::default();
         gate.answered(Verdict::Throttled, Some(wait), at(0), MINUTE);

@@ -95,6 +95,8 @@ pub struct Wait {
     pub at_least: Duration,
     /// Whom it holds up.
     pub scope: WaitScope,
+    /// It is given in seconds and looks like milliseconds: worth a warning, and kept to all the same.
+    pub unit_doubt: bool,
 }
 
 /// One attempt's answer, read by the profile's rules.

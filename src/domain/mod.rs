@@ -3,6 +3,7 @@
 
 pub mod account_gate;
 pub mod attempt;
+pub mod classify;
 pub mod dead_letter;
 pub mod dispatch;
 pub mod idempotency_key;
@@ -12,6 +13,9 @@ pub mod ledger_entry;
 mod length_prefixed;
 pub mod offset_tracker;
 pub mod position;
+pub mod profile;
 pub mod record;
+pub mod render;
 pub mod retry;
+pub mod retry_after;
 pub mod time;

@@ -117,6 +117,7 @@ mod tests {
         let asked = Some(Wait {
             at_least: Duration::from_secs(120),
             scope: WaitScope::Intent,
+            unit_doubt: false,
         });
         let due = PACE
             .due(Verdict::Throttled, asked, 0, NOW, UnitFraction::ZERO)

@@ -4,6 +4,7 @@
 //! - `through_toxiproxy`: suites over connections that fail, left out unless `SENDONCE_TEST_TOXIPROXY=1`;
 //! - `kafka_cluster`, `toxiproxy`: start and end what those suites talk to, through the scripts under `tests/`;
 //! - `kafka_view`: what any broker holds;
+//! - `shipped_profiles`: the profiles under config/providers/;
 //! - `waiting`: waits for other processes.
 
 #![allow(
@@ -18,6 +19,7 @@
 mod kafka_cluster;
 mod kafka_view;
 mod on_kafka;
+mod shipped_profiles;
 mod through_toxiproxy;
 mod toxiproxy;
 mod waiting;

@@ -336,6 +336,7 @@ fn p13_an_unknown_outcome_is_not_repeated_once_the_provider_may_have_forgotten_t
     let asked = Wait {
         at_least: Duration::from_secs(2_400),
         scope: WaitScope::Intent,
+        unit_doubt: false,
     };
     let story = told.story.as_mut().unwrap();
     for facts in story.attempts.values_mut() {

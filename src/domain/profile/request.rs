@@ -1,0 +1,485 @@
+//! Decides what a request of this operation looks like: method, URL, body, headers, credentials, patience.
+//! It does not fill anything in, and it knows secrets by their place only, never their value.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use http::header::{
+    AUTHORIZATION, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, HOST, TRANSFER_ENCODING,
+};
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use toml::{Table, Value};
+use url::Url;
+
+use super::key::{KeyRule, Place};
+use super::section::{Section, join};
+use super::template::{Compiler, FormField, FormValue, Node, Part, Text};
+
+/// The request of one operation.
+#[derive(Debug)]
+pub struct RequestShape {
+    /// POST as a rule.
+    pub method: Method,
+    /// Where it goes.
+    pub(in crate::domain) url: UrlShape,
+    /// What it carries.
+    pub(in crate::domain) body: BodyShape,
+    /// Headers that are the same for every request, content type included, credentials excluded.
+    pub(in crate::domain) fixed_headers: HeaderMap,
+    /// Headers with holes.
+    pub(in crate::domain) filled_headers: Vec<(HeaderName, Text)>,
+    /// How the request says who sends it.
+    pub auth: Auth,
+    /// The HTTP version to speak.
+    pub version: HttpVersion,
+}
+
+/// A URL whose holes lie in its path and query; each is percent-encoded by itself.
+#[derive(Debug)]
+pub(in crate::domain) struct UrlShape {
+    /// `https://host:port`, without a trailing slash.
+    pub(in crate::domain) origin: Box<str>,
+    /// From the first slash of the path on.
+    pub(in crate::domain) rest: Text,
+    /// The whole of it, if it has no holes.
+    pub(in crate::domain) whole: Option<Url>,
+}
+
+/// What a request carries.
+#[derive(Debug)]
+pub(in crate::domain) enum BodyShape {
+    Json(Node),
+    Form(Vec<FormField>),
+    None,
+}
+
+/// How a request says who sends it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Auth {
+    /// It does not.
+    None,
+    /// `Authorization: Bearer …`
+    Bearer {
+        /// The token.
+        secret: SecretRef,
+    },
+    /// `Authorization: Basic …`
+    Basic {
+        /// The name, which may be as secret as the password.
+        username: SecretRef,
+        /// The password.
+        password: SecretRef,
+    },
+    /// A header of the provider's own.
+    Header {
+        /// Its name.
+        name: HeaderName,
+        /// What stands before the secret, a blank included if there is one: `App `, `Key `.
+        prefix: String,
+        /// The secret.
+        secret: SecretRef,
+    },
+}
+
+/// Where a secret is. A profile never holds one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SecretRef {
+    /// In this variable of the environment.
+    Env(String),
+    /// In this file, without the line break at its end.
+    File(PathBuf),
+}
+
+/// Which HTTP to speak.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HttpVersion {
+    /// HTTP/1.1.
+    One,
+    /// HTTP/2, without an upgrade from 1.1.
+    Two,
+}
+
+/// How long to be patient.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timeouts {
+    /// Until the connection stands, TLS included.
+    pub connect: Duration,
+    /// From the start of the attempt, connecting included, to the end of the answer.
+    pub request: Duration,
+    /// An idle connection is used again only this long. Below the limits of common servers, which close an idle
+    /// connection just as we write: Node.js and Apache 5 s, AWS's load balancer 60 s, nginx 75 s (defaults in their
+    /// documentation, read 2026-11-30).
+    pub pool_idle: Duration,
+    /// No connection is used longer than this, so that a changed address is found without a restart.
+    pub pool_age: Duration,
+    /// The kernel gives up on bytes that nobody has acknowledged for this long (TCP_USER_TIMEOUT): what it may still
+    /// deliver after a request's deadline, it delivers within this span or not at all.
+    pub unacknowledged: Duration,
+}
+
+/// The defaults of [`Timeouts`].
+pub const TIMEOUTS_DEFAULT: Timeouts = Timeouts {
+    connect: Duration::from_secs(5),
+    request: Duration::from_secs(30),
+    pool_idle: Duration::from_secs(4),
+    pool_age: Duration::from_secs(300),
+    unacknowledged: Duration::from_secs(10),
+};
+
+impl SecretRef {
+    /// Reads `env:NAME` or `file:PATH`.
+    pub fn parse(text: &str) -> Option<Self> {
+        match text.split_once(':')? {
+            ("env", name) if !name.is_empty() => Some(Self::Env(name.to_owned())),
+            ("file", path) if !path.is_empty() => Some(Self::File(path.into())),
+            _ => None,
+        }
+    }
+}
+
+impl UrlShape {
+    /// The same URL at another origin.
+    pub(super) fn at_origin(&mut self, origin: &Url) {
+        let origin = origin.as_str();
+        self.origin = origin.strip_suffix('/').unwrap_or(origin).into();
+        self.whole = self
+            .rest
+            .literal()
+            .and_then(|rest| Url::parse(&format!("{}{rest}", self.origin)).ok());
+    }
+}
+
+/// Reads `[timeouts]`.
+pub(super) fn read_timeouts(section: Option<Section<'_>>) -> Timeouts {
+    let default = TIMEOUTS_DEFAULT;
+    let Some(section) = section else {
+        return default;
+    };
+    let timeouts = Timeouts {
+        connect: section.span("connect").unwrap_or(default.connect),
+        request: section.span("request").unwrap_or(default.request),
+        pool_idle: section.span("pool_idle").unwrap_or(default.pool_idle),
+        pool_age: section.span("pool_age").unwrap_or(default.pool_age),
+        unacknowledged: section
+            .span("unacknowledged")
+            .unwrap_or(default.unacknowledged),
+    };
+    if timeouts.connect >= timeouts.request {
+        section.fault("connect", "must be shorter than request, which includes it");
+    }
+    section.close();
+    timeouts
+}
+
+/// Reads `[request]`.
+pub(super) fn read(
+    section: Section<'_>,
+    settings: &BTreeMap<String, String>,
+    key: Option<&KeyRule>,
+) -> Option<RequestShape> {
+    let compiler = Compiler {
+        faults: section.faults(),
+        settings,
+    };
+    let method = section
+        .word(
+            "method",
+            &[
+                ("POST", &Method::POST),
+                ("PUT", &Method::PUT),
+                ("PATCH", &Method::PATCH),
+                ("GET", &Method::GET),
+            ],
+        )
+        .cloned();
+    let url = section
+        .text("url")
+        .and_then(|url| read_url(&section, &compiler, url));
+    for key in ["method", "url", "body"] {
+        if !section.has(key) {
+            section.missing(key);
+        }
+    }
+    let version = section
+        .word(
+            "http",
+            &[("1.1", HttpVersion::One), ("2", HttpVersion::Two)],
+        )
+        .unwrap_or(HttpVersion::One);
+    let mut fixed_headers = HeaderMap::new();
+    let mut body = section
+        .section("body")
+        .and_then(|body| read_body(body, &compiler, &mut fixed_headers));
+    let auth = section.section("auth").map_or(Some(Auth::None), read_auth);
+    let mut filled_headers = Vec::new();
+    if let Some(headers) = section.section("headers") {
+        read_headers(headers, &compiler, &mut fixed_headers, &mut filled_headers);
+    }
+    let auth_header = auth.as_ref().and_then(Auth::header);
+    let taken = |name: &HeaderName| {
+        fixed_headers.contains_key(name) || filled_headers.iter().any(|(filled, _)| filled == name)
+    };
+    if let Some(name) = &auth_header
+        && taken(name)
+    {
+        section.fault("auth", format!("the header {name} is set twice"));
+    }
+    for place in key.iter().flat_map(|key| &key.places) {
+        let problem = match (place, &mut body) {
+            (Place::Header(name), _) if taken(name) || auth_header.as_ref() == Some(name) => {
+                Some("this header is already set by the request")
+            }
+            (Place::Header(name), _) if is_ours(name) => {
+                Some("this header is set by the connection")
+            }
+            (Place::Header(_), _) | (Place::Body(_), None) => None,
+            (Place::Body(pointer), Some(body)) => body.place_key(pointer).err(),
+        };
+        if let Some(problem) = problem {
+            section.faults().add("key.place", problem);
+        }
+    }
+    section.close();
+    Some(RequestShape {
+        method: method?,
+        url: url?,
+        body: body?,
+        fixed_headers,
+        filled_headers,
+        auth: auth?,
+        version,
+    })
+}
+
+fn read_url(section: &Section<'_>, compiler: &Compiler<'_>, text: &str) -> Option<UrlShape> {
+    let path = section.path_of("url");
+    let after_scheme = text
+        .strip_prefix("https://")
+        .or_else(|| text.strip_prefix("http://"));
+    let Some(after_scheme) = after_scheme else {
+        section.fault("url", "must begin with https:// or http://");
+        return None;
+    };
+    let Some(slash) = after_scheme.find('/') else {
+        section.fault("url", "must have a path, if only a slash");
+        return None;
+    };
+    let (origin, rest) = text.split_at(text.len() - after_scheme.len() + slash);
+    let rest = compiler.text(&path, rest);
+    // With a harmless value in each hole the URL must be in normal form already: then what is sent is what is written.
+    let sample: String = rest
+        .parts
+        .iter()
+        .map(|part| match part {
+            Part::Literal(text) => text,
+            Part::Hole(_) => "x",
+        })
+        .collect();
+    let sample = format!("{origin}{sample}");
+    let Ok(url) = Url::parse(&sample) else {
+        section.fault("url", "is no URL");
+        return None;
+    };
+    if !url.username().is_empty() || url.password().is_some() {
+        section.fault("url", "must not hold credentials; use auth");
+    } else if url.as_str() != sample {
+        section.fault("url", format!("is not in normal form; written like {url}"));
+    }
+    if url.fragment().is_some() {
+        section.fault("url", "must not have a fragment");
+    }
+    let whole = rest.literal().is_some().then_some(url);
+    Some(UrlShape {
+        origin: origin.into(),
+        rest,
+        whole,
+    })
+}
+
+fn read_body(
+    section: Section<'_>,
+    compiler: &Compiler<'_>,
+    headers: &mut HeaderMap,
+) -> Option<BodyShape> {
+    #[derive(Clone, Copy)]
+    enum Kind {
+        Json,
+        Form,
+        None,
+    }
+    let kind = section.word(
+        "kind",
+        &[
+            ("json", Kind::Json),
+            ("form", Kind::Form),
+            ("none", Kind::None),
+        ],
+    );
+    if !section.has("kind") {
+        section.missing("kind");
+    }
+    let template = section.value("template");
+    let path = section.path_of("template");
+    let empty = Value::Table(Table::new());
+    let body = match (kind, template) {
+        (None, _) => None,
+        (Some(Kind::None), None) => Some(BodyShape::None),
+        (Some(Kind::None), Some(_)) => {
+            section.fault("template", "means nothing for a request without a body");
+            None
+        }
+        (Some(Kind::Json), template) => {
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+            Some(BodyShape::Json(
+                compiler.json(&path, template.unwrap_or(&empty)),
+            ))
+        }
+        (Some(Kind::Form), template) => {
+            headers.insert(
+                CONTENT_TYPE,
+                HeaderValue::from_static("application/x-www-form-urlencoded"),
+            );
+            let table = template.unwrap_or(&empty).as_table();
+            if table.is_none() {
+                section.fault("template", "the template of a form is a table");
+            }
+            table.map(|table| BodyShape::Form(compiler.form(&path, table)))
+        }
+    };
+    section.close();
+    body
+}
+
+impl BodyShape {
+    fn place_key(&mut self, pointer: &super::pointer::Pointer) -> Result<(), &'static str> {
+        match self {
+            Self::Json(node) => node.place_key(pointer),
+            Self::Form(fields) => match pointer.names().as_deref() {
+                Some([name]) if fields.iter().any(|field| *field.name == **name) => {
+                    Err("the body's template already has a value there")
+                }
+                Some([name]) => {
+                    fields.push(FormField {
+                        name: (*name).into(),
+                        value: FormValue::WireKey,
+                    });
+                    Ok(())
+                }
+                Some(_) | None => Err("a form has fields of one name only"),
+            },
+            Self::None => Err("the request has no body"),
+        }
+    }
+}
+
+fn read_auth(section: Section<'_>) -> Option<Auth> {
+    #[derive(Clone, Copy)]
+    enum Kind {
+        None,
+        Bearer,
+        Basic,
+        Header,
+    }
+    let kind = section.word(
+        "kind",
+        &[
+            ("none", Kind::None),
+            ("bearer", Kind::Bearer),
+            ("basic", Kind::Basic),
+            ("header", Kind::Header),
+        ],
+    );
+    if !section.has("kind") {
+        section.missing("kind");
+    }
+    let auth = match kind? {
+        Kind::None => Some(Auth::None),
+        Kind::Bearer => secret(&section, "secret").map(|secret| Auth::Bearer { secret }),
+        Kind::Basic => secret(&section, "username")
+            .zip(secret(&section, "password"))
+            .map(|(username, password)| Auth::Basic { username, password }),
+        Kind::Header => {
+            let name = section.text("name").map(str::parse::<HeaderName>);
+            let name = match name {
+                Some(Ok(name)) if !is_ours(&name) => Some(name),
+                Some(_) => {
+                    section.fault("name", "names no header that can be set");
+                    None
+                }
+                None => {
+                    section.missing("name");
+                    None
+                }
+            };
+            let prefix = section.text("prefix").unwrap_or_default().to_owned();
+            if HeaderValue::from_str(&prefix).is_err() {
+                section.fault("prefix", "cannot stand in a header");
+            }
+            name.zip(secret(&section, "secret"))
+                .map(|(name, secret)| Auth::Header {
+                    name,
+                    prefix,
+                    secret,
+                })
+        }
+    };
+    section.close();
+    auth
+}
+
+impl Auth {
+    fn header(&self) -> Option<HeaderName> {
+        match self {
+            Self::None => None,
+            Self::Bearer { .. } | Self::Basic { .. } => Some(AUTHORIZATION),
+            Self::Header { name, .. } => Some(name.clone()),
+        }
+    }
+}
+
+fn secret(section: &Section<'_>, key: &str) -> Option<SecretRef> {
+    if !section.has(key) {
+        section.missing(key);
+    }
+    let text = section.text(key)?;
+    let reference = SecretRef::parse(text);
+    if reference.is_none() {
+        section.fault(
+            key,
+            "a profile never holds a secret: write env:NAME or file:PATH",
+        );
+    }
+    reference
+}
+
+fn read_headers(
+    section: Section<'_>,
+    compiler: &Compiler<'_>,
+    fixed: &mut HeaderMap,
+    filled: &mut Vec<(HeaderName, Text)>,
+) {
+    for (name, value) in section.every() {
+        let (Ok(header), Some(source)) = (name.parse::<HeaderName>(), value.as_str()) else {
+            section.fault(name, "expected the name of a header and its text");
+            continue;
+        };
+        if is_ours(&header) {
+            section.fault(name, "is set by the connection");
+            continue;
+        }
+        let text = compiler.text(&join(section.path(), name), source);
+        match text.literal() {
+            None => filled.push((header, text)),
+            Some(literal) => match HeaderValue::from_str(literal) {
+                Ok(value) => drop(fixed.insert(header, value)),
+                Err(_) => section.fault(name, "cannot stand in a header"),
+            },
+        }
+    }
+}
+
+/// Headers that frame the request; `Expect` would make a server wait for a question that we never ask.
+fn is_ours(name: &HeaderName) -> bool {
+    [HOST, CONTENT_LENGTH, TRANSFER_ENCODING, CONNECTION, EXPECT].contains(name)
+}
