@@ -26,14 +26,13 @@ const LINE: [&str; 6] = [
 ];
 
 /// What would let the domain act, look at the clock, throw dice or speak.
-const NOT_IN_DOMAIN: [&str; 17] = [
+const NOT_IN_DOMAIN: [&str; 16] = [
     "rdkafka",
     "sled",
     "reqwest",
     "prometheus",
     "tokio",
     "tracing",
-    "axum",
     "hyper",
     "rand",
     "rustix",
