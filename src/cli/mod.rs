@@ -1,13 +1,19 @@
 //! Decides what may be typed: one file per subcommand.
 
-pub mod stub_provider;
+use std::path::PathBuf;
 
 use clap::Parser;
+
+pub mod key;
+pub mod stub_provider;
 
 /// The Kafka consumer that sends each message once.
 #[derive(Debug, clap::Parser)]
 #[command(version)]
 struct Arguments {
+    /// The configuration. Variables such as SENDONCE__KAFKA__BROKERS go before it, the defaults behind it.
+    #[arg(long, global = true, value_name = "FILE")]
+    config: Option<PathBuf>,
     #[command(subcommand)]
     command: Command,
 }
@@ -15,6 +21,7 @@ struct Arguments {
 /// What is to be done.
 #[derive(Debug, clap::Subcommand)]
 enum Command {
+    Key(key::Arguments),
     StubProvider(stub_provider::Arguments),
 }
 
@@ -24,7 +31,9 @@ enum Command {
 ///
 /// Those of the subcommand.
 pub fn run() -> anyhow::Result<()> {
-    match Arguments::parse().command {
+    let Arguments { config, command } = Arguments::parse();
+    match command {
+        Command::Key(arguments) => key::run(&arguments, config.as_deref()),
         Command::StubProvider(arguments) => one_core()?.block_on(stub_provider::run(arguments)),
     }
 }
