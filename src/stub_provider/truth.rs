@@ -101,6 +101,8 @@ pub struct Stats {
     pub duplicate_deliveries: u64,
     /// Keys under which requests of differing bytes came.
     pub keys_with_differing_requests: u64,
+    /// A sum over the first request of each key: the same requests make the same sum, in whatever order they come.
+    pub requests_digest: String,
     /// When the first message was accepted.
     pub first_delivery_at: Option<String>,
     /// When the last message was accepted.
@@ -116,6 +118,7 @@ pub struct Truth {
     events: BTreeMap<Event, u64>,
     duplicate_deliveries: u64,
     keys_with_differing_requests: u64,
+    requests_digest: u64,
     first_delivery_at: Option<Timestamp>,
     last_delivery_at: Option<Timestamp>,
     log: Option<File>,
@@ -132,6 +135,7 @@ impl Truth {
             events: BTreeMap::new(),
             duplicate_deliveries: 0,
             keys_with_differing_requests: 0,
+            requests_digest: 0,
             first_delivery_at: None,
             last_delivery_at: None,
             log,
@@ -194,6 +198,7 @@ impl Truth {
                 .unwrap_or_default(),
             duplicate_deliveries: self.duplicate_deliveries,
             keys_with_differing_requests: self.keys_with_differing_requests,
+            requests_digest: format!("{:016x}", self.requests_digest),
             first_delivery_at: self.first_delivery_at.map(written),
             last_delivery_at: self.last_delivery_at.map(written),
         }
@@ -205,7 +210,7 @@ impl Truth {
     }
 
     fn count(&mut self, event: Event, seen: Seen<'_>) {
-        let (mut duplicates, mut newly_differing) = (0, 0);
+        let (mut duplicates, mut newly_differing, mut digest) = (0, 0, 0);
         if let Some(item) = self.item(seen.key, seen.request) {
             match event {
                 Event::Request => {
@@ -215,12 +220,16 @@ impl Truth {
                     if item.recipient.is_none() {
                         item.recipient = seen.recipient.map(Into::into);
                     }
-                    let first = *item
-                        .first_request
-                        .get_or_insert(seen.request.copied().unwrap_or_default());
-                    if seen.request.is_some_and(|request| *request != first) {
-                        item.differing += 1;
-                        newly_differing = u64::from(item.differing == 1);
+                    match (item.first_request, seen.request) {
+                        (None, Some(request)) => {
+                            item.first_request = Some(*request);
+                            digest = leading_word(request);
+                        }
+                        (Some(first), Some(request)) if *request != first => {
+                            item.differing += 1;
+                            newly_differing = u64::from(item.differing == 1);
+                        }
+                        (_, _) => {}
                     }
                 }
                 Event::Delivery => {
@@ -241,6 +250,7 @@ impl Truth {
         }
         self.duplicate_deliveries += duplicates;
         self.keys_with_differing_requests += newly_differing;
+        self.requests_digest = self.requests_digest.wrapping_add(digest);
     }
 
     /// The item of a key, or of a request where there is no key; made when it is new.
@@ -298,6 +308,13 @@ pub fn message_id(message: u64) -> String {
 /// A time as RFC 3339 with microseconds.
 fn written(time: Timestamp) -> String {
     format!("{time:.6}")
+}
+
+/// The first eight bytes of a hash as a number.
+fn leading_word(hash: &RequestHash) -> u64 {
+    hash.iter()
+        .take(8)
+        .fold(0, |word, byte| (word << 8) | u64::from(*byte))
 }
 
 /// A hash in hexadecimal digits.
@@ -368,6 +385,24 @@ mod tests {
             );
         }
         assert_eq!(truth.stats().keys_with_differing_requests, 1);
+    }
+
+    #[test]
+    fn the_digest_is_the_same_for_the_same_requests_in_any_order_and_however_often() {
+        let digest = |requests: &[(&str, &RequestHash)]| {
+            let mut truth = Truth::new(None);
+            for (key, request) in requests {
+                truth.tell(
+                    Event::Request,
+                    seen(Some(key), request),
+                    Timestamp::UNIX_EPOCH,
+                );
+            }
+            truth.stats().requests_digest
+        };
+        let meant = digest(&[("a", &ONE), ("b", &OTHER)]);
+        assert_eq!(digest(&[("b", &OTHER), ("a", &ONE), ("b", &OTHER)]), meant);
+        assert_ne!(digest(&[("a", &ONE), ("b", &ONE)]), meant);
     }
 
     #[test]
