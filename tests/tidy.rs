@@ -90,7 +90,7 @@ fn the_stub_provider_and_the_service_do_not_know_each_other() {
 }
 
 #[test]
-fn adapters_do_not_import_one_another() {
+fn adapters_do_not_import_one_another_but_may_all_look_at_the_clock() {
     let adapter = |path: &[String]| match path {
         [first, second, ..] if first == "adapters" => Some(second.clone()),
         _ => None,
@@ -98,7 +98,7 @@ fn adapters_do_not_import_one_another() {
     let breaches =
         mentions().filter(
             |mention| match (adapter(&mention.module), adapter(&mention.path)) {
-                (Some(from), Some(to)) => from != to,
+                (Some(from), Some(to)) => from != to && to != "clock",
                 _ => false,
             },
         );

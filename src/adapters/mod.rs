@@ -4,3 +4,4 @@ pub mod admin;
 pub mod clock;
 pub mod kafka;
 pub mod ledger;
+pub mod provider;

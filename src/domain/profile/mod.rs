@@ -2,6 +2,7 @@
 //! every fault and its place. It does not render, send or judge; `render` and `classify` read it.
 
 mod answer_places;
+mod credentials;
 mod expression;
 mod key;
 mod pointer;
@@ -22,11 +23,12 @@ use url::Url;
 pub use self::answer_places::{
     Accepted, ErrorCode, IdSource, Limits, WaitPlace, WaitSource, WithoutId,
 };
+pub use self::credentials::{Auth, SecretRef};
 pub use self::key::{
     KeyForm, KeyRule, Place, ReplayMark, Scope, Stores, Window, WindowStart, short,
 };
 pub use self::pointer::{Pointer, text_of};
-pub use self::request::{Auth, HttpVersion, RequestShape, SecretRef, TIMEOUTS_DEFAULT, Timeouts};
+pub use self::request::{HttpVersion, RequestShape, TIMEOUTS_DEFAULT, Timeouts};
 pub use self::rule::{IdAt, REASONS, Rule, StatusSet, Test, When};
 pub use self::section::Fault;
 

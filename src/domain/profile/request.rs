@@ -2,16 +2,14 @@
 //! It does not fill anything in, and it knows secrets by their place only, never their value.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::time::Duration;
 
-use http::header::{
-    AUTHORIZATION, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, HOST, TRANSFER_ENCODING,
-};
+use http::header::{CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, HOST, TRANSFER_ENCODING};
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use toml::{Table, Value};
 use url::Url;
 
+use super::credentials::{Auth, read_auth};
 use super::key::{KeyRule, Place};
 use super::section::{Section, join};
 use super::template::{Compiler, FormField, FormValue, Node, Part, Text};
@@ -54,43 +52,6 @@ pub(in crate::domain) enum BodyShape {
     None,
 }
 
-/// How a request says who sends it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Auth {
-    /// It does not.
-    None,
-    /// `Authorization: Bearer …`
-    Bearer {
-        /// The token.
-        secret: SecretRef,
-    },
-    /// `Authorization: Basic …`
-    Basic {
-        /// The name, which may be as secret as the password.
-        username: SecretRef,
-        /// The password.
-        password: SecretRef,
-    },
-    /// A header of the provider's own.
-    Header {
-        /// Its name.
-        name: HeaderName,
-        /// What stands before the secret, a blank included if there is one: `App `, `Key `.
-        prefix: String,
-        /// The secret.
-        secret: SecretRef,
-    },
-}
-
-/// Where a secret is. A profile never holds one.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum SecretRef {
-    /// In this variable of the environment.
-    Env(String),
-    /// In this file, without the line break at its end.
-    File(PathBuf),
-}
-
 /// Which HTTP to speak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HttpVersion {
@@ -127,14 +88,10 @@ pub const TIMEOUTS_DEFAULT: Timeouts = Timeouts {
     unacknowledged: Duration::from_secs(10),
 };
 
-impl SecretRef {
-    /// Reads `env:NAME` or `file:PATH`.
-    pub fn parse(text: &str) -> Option<Self> {
-        match text.split_once(':')? {
-            ("env", name) if !name.is_empty() => Some(Self::Env(name.to_owned())),
-            ("file", path) if !path.is_empty() => Some(Self::File(path.into())),
-            _ => None,
-        }
+impl RequestShape {
+    /// Whether requests go over TLS.
+    pub fn is_encrypted(&self) -> bool {
+        self.url.origin.starts_with("https://")
     }
 }
 
@@ -373,86 +330,6 @@ impl BodyShape {
     }
 }
 
-fn read_auth(section: Section<'_>) -> Option<Auth> {
-    #[derive(Clone, Copy)]
-    enum Kind {
-        None,
-        Bearer,
-        Basic,
-        Header,
-    }
-    let kind = section.word(
-        "kind",
-        &[
-            ("none", Kind::None),
-            ("bearer", Kind::Bearer),
-            ("basic", Kind::Basic),
-            ("header", Kind::Header),
-        ],
-    );
-    if !section.has("kind") {
-        section.missing("kind");
-    }
-    let auth = match kind? {
-        Kind::None => Some(Auth::None),
-        Kind::Bearer => secret(&section, "secret").map(|secret| Auth::Bearer { secret }),
-        Kind::Basic => secret(&section, "username")
-            .zip(secret(&section, "password"))
-            .map(|(username, password)| Auth::Basic { username, password }),
-        Kind::Header => {
-            let name = section.text("name").map(str::parse::<HeaderName>);
-            let name = match name {
-                Some(Ok(name)) if !is_ours(&name) => Some(name),
-                Some(_) => {
-                    section.fault("name", "names no header that can be set");
-                    None
-                }
-                None => {
-                    section.missing("name");
-                    None
-                }
-            };
-            let prefix = section.text("prefix").unwrap_or_default().to_owned();
-            if HeaderValue::from_str(&prefix).is_err() {
-                section.fault("prefix", "cannot stand in a header");
-            }
-            name.zip(secret(&section, "secret"))
-                .map(|(name, secret)| Auth::Header {
-                    name,
-                    prefix,
-                    secret,
-                })
-        }
-    };
-    section.close();
-    auth
-}
-
-impl Auth {
-    fn header(&self) -> Option<HeaderName> {
-        match self {
-            Self::None => None,
-            Self::Bearer { .. } | Self::Basic { .. } => Some(AUTHORIZATION),
-            Self::Header { name, .. } => Some(name.clone()),
-        }
-    }
-}
-
-fn secret(section: &Section<'_>, key: &str) -> Option<SecretRef> {
-    if !section.has(key) {
-        section.missing(key);
-    }
-    let text = section.text(key)?;
-    let reference = SecretRef::parse(text);
-    if reference.is_none() {
-        section.fault(
-            key,
-            "a profile never holds a secret: write env:NAME or file:PATH",
-        );
-    }
-    reference
-}
-
 fn read_headers(
     section: Section<'_>,
     compiler: &Compiler<'_>,
@@ -480,6 +357,6 @@ fn read_headers(
 }
 
 /// Headers that frame the request; `Expect` would make a server wait for a question that we never ask.
-fn is_ours(name: &HeaderName) -> bool {
+pub(super) fn is_ours(name: &HeaderName) -> bool {
     [HOST, CONTENT_LENGTH, TRANSFER_ENCODING, CONNECTION, EXPECT].contains(name)
 }

@@ -1,0 +1,322 @@
+//! Carries requests to a provider over HTTP, once each, and brings back what came of them. It decides nothing about an
+//! intent: it knows no retries, follows no redirects, and asks no proxy that nobody named.
+//!
+//! What it answers for: a request that is reported as not sent was not sent. Its last byte leaves only while the deadline
+//! has not passed, and never after the request was given up.
+
+mod body;
+mod failure;
+#[cfg(test)]
+mod tests;
+mod tls;
+
+use std::path::PathBuf;
+use std::sync::{PoisonError, RwLock};
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::{Bytes, BytesMut};
+use http::header::{AUTHORIZATION, HeaderName, HeaderValue};
+use rustls::ClientConfig;
+use thiserror::Error;
+use url::Url;
+
+pub use self::tls::TlsFault;
+
+use self::body::{Delivery, WithheldBody};
+use crate::adapters::clock::BootMoment;
+use crate::config::secret::{References, Unresolved};
+use crate::domain::classify::{Answer, NotSentCause, Response};
+use crate::domain::profile::{Auth, HttpVersion, Profile, SecretRef, Timeouts};
+use crate::domain::render::RenderedRequest;
+
+/// The most that is read of a response's body, in bytes. What is longer is cut, and its connection is not used again.
+pub const RESPONSE_BODY_MAX: usize = 64 * 1024;
+
+/// One provider's connections and credentials.
+pub struct ProviderClient {
+    credentials: Option<(HeaderName, HeaderValue)>,
+    timeouts: Timeouts,
+    version: HttpVersion,
+    proxy: Option<Url>,
+    tls: ClientConfig,
+    pool: RwLock<Pool>,
+}
+
+/// Connections that are all younger than the age at which they are left.
+struct Pool {
+    client: reqwest::Client,
+    until: BootMoment,
+}
+
+/// What an installation adds to a profile's way of connecting.
+#[derive(Clone, Debug, Default)]
+pub struct Connecting {
+    /// Certificate authorities to believe beside the system's, in PEM.
+    pub ca_file: Option<PathBuf>,
+    /// A proxy for every request. Without one, requests go straight: the environment's `HTTPS_PROXY` is not looked at, as
+    /// it would put another server between us and the answer without anybody's asking.
+    pub proxy: Option<Url>,
+}
+
+/// Why there can be no client.
+#[derive(Debug, Error)]
+pub enum ClientFault {
+    /// A secret cannot be read.
+    #[error("request.auth.{0}: {1}")]
+    Secret(&'static str, Unresolved),
+    /// A secret has characters that no header can carry. Which ones is not told.
+    #[error("request.auth.{0}: the secret cannot stand in a header")]
+    NotInHeader(&'static str),
+    /// TLS cannot be set up.
+    #[error(transparent)]
+    Tls(#[from] TlsFault),
+    /// The HTTP client cannot be built. The error holds no secret: nothing of a request is in it.
+    #[error("no HTTP client: {0}")]
+    Http(reqwest::Error),
+}
+
+impl ProviderClient {
+    /// A client for `profile`, its secrets read from this process's environment and files.
+    ///
+    /// # Errors
+    ///
+    /// If a secret cannot be read or sent, or the system cannot do TLS.
+    pub fn new(profile: &Profile) -> Result<Self, ClientFault> {
+        Self::connecting(profile, &References::of_process(), &Connecting::default())
+    }
+
+    /// A client for `profile` with its secrets from `references`.
+    ///
+    /// # Errors
+    ///
+    /// If a secret cannot be read or sent, a file of certificate authorities cannot be read, or the system has none.
+    pub fn connecting(
+        profile: &Profile,
+        references: &References,
+        connecting: &Connecting,
+    ) -> Result<Self, ClientFault> {
+        let version = profile.request.version;
+        let alpn: &[&str] = match version {
+            HttpVersion::One => &["http/1.1"],
+            HttpVersion::Two => &["h2"],
+        };
+        let encrypted = profile.request.is_encrypted();
+        let tls = tls::client_config(encrypted, connecting.ca_file.as_deref(), alpn)?;
+        let (timeouts, proxy) = (profile.timeouts, connecting.proxy.clone());
+        let pool = Pool::open(&timeouts, version, proxy.as_ref(), tls.clone())
+            .map_err(ClientFault::Http)?;
+        Ok(Self {
+            credentials: credentials(&profile.request.auth, references)?,
+            timeouts,
+            version,
+            proxy,
+            tls,
+            pool: RwLock::new(pool),
+        })
+    }
+
+    /// Sends `request` once. Whatever comes of it is an answer, at the latest at `deadline` on the boot clock.
+    pub async fn send(&self, request: &RenderedRequest, deadline: BootMoment) -> Answer {
+        let delivery = Delivery::new(&request.body, deadline);
+        if deadline.has_passed() {
+            return Answer::NotSent(NotSentCause::Withheld);
+        }
+        let mut outgoing = reqwest::Request::new(request.method.clone(), request.url.clone());
+        *outgoing.headers_mut() = request.headers.clone();
+        if let Some((name, value)) = &self.credentials {
+            outgoing.headers_mut().insert(name.clone(), value.clone());
+        }
+        if !request.body.is_empty() {
+            let body = WithheldBody::new(request.body.clone(), delivery.clone());
+            *outgoing.body_mut() = Some(reqwest::Body::wrap(body));
+        }
+        let answered = self.client().execute(outgoing);
+        match tokio::time::timeout(deadline.remaining(), answered).await {
+            Ok(Ok(response)) => Answer::Response(received(response, deadline).await),
+            Ok(Err(error)) => failure::answer_to(&error, &delivery),
+            Err(_) => failure::answer_to_deadline(&delivery),
+        }
+    }
+
+    /// The connections in use; a new lot once these are too old, so that a changed address is found.
+    fn client(&self) -> reqwest::Client {
+        {
+            let pool = self.pool.read().unwrap_or_else(PoisonError::into_inner);
+            if !pool.until.has_passed() {
+                return pool.client.clone();
+            }
+        }
+        let mut pool = self.pool.write().unwrap_or_else(PoisonError::into_inner);
+        if pool.until.has_passed() {
+            let renewed = Pool::open(
+                &self.timeouts,
+                self.version,
+                self.proxy.as_ref(),
+                self.tls.clone(),
+            );
+            match renewed {
+                Ok(renewed) => *pool = renewed,
+                // It has been built before from the same parts; old connections are better than none.
+                Err(_) => pool.until = BootMoment::after(self.timeouts.pool_age),
+            }
+        }
+        pool.client.clone()
+    }
+}
+
+impl Pool {
+    fn open(
+        timeouts: &Timeouts,
+        version: HttpVersion,
+        proxy: Option<&Url>,
+        tls: ClientConfig,
+    ) -> reqwest::Result<Self> {
+        let mut builder = plain_builder(tls)
+            .connect_timeout(timeouts.connect)
+            .pool_idle_timeout(timeouts.pool_idle)
+            .tcp_user_timeout(timeouts.unacknowledged);
+        if let Some(proxy) = proxy {
+            builder = builder.proxy(reqwest::Proxy::all(proxy.clone())?);
+        }
+        let client = match version {
+            HttpVersion::One => builder.http1_only(),
+            HttpVersion::Two => builder.http2_prior_knowledge(),
+        }
+        .build()?;
+        Ok(Self {
+            client,
+            until: BootMoment::after(timeouts.pool_age),
+        })
+    }
+}
+
+/// An HTTP client for what is no message, such as fetching a token: it too retries nothing and follows no redirect.
+///
+/// # Errors
+///
+/// If the system cannot do TLS.
+pub fn plain_client() -> Result<reqwest::Client, ClientFault> {
+    let tls = tls::client_config(true, None, &["http/1.1"])?;
+    plain_builder(tls)
+        .http1_only()
+        .connect_timeout(Duration::from_secs(5))
+        .timeout(Duration::from_secs(15))
+        .build()
+        .map_err(ClientFault::Http)
+}
+
+fn plain_builder(tls: ClientConfig) -> reqwest::ClientBuilder {
+    reqwest::Client::builder()
+        .tls_backend_preconfigured(tls)
+        .redirect(reqwest::redirect::Policy::none())
+        .retry(reqwest::retry::never())
+        .referer(false)
+        .no_proxy()
+        .user_agent(concat!("sendonce/", env!("CARGO_PKG_VERSION")))
+}
+
+/// Reads a response up to the cap and the deadline.
+async fn received(mut response: reqwest::Response, deadline: BootMoment) -> Response {
+    let status = response.status().as_u16();
+    let headers = std::mem::take(response.headers_mut());
+    let mut read = Reading::default();
+    let reading = async {
+        while let Some(chunk) = response.chunk().await.ok()? {
+            if !read.take(chunk) {
+                return None;
+            }
+        }
+        Some(())
+    };
+    let ended = tokio::time::timeout(deadline.remaining(), reading).await;
+    Response {
+        status,
+        headers,
+        body_complete: matches!(ended, Ok(Some(()))),
+        body: read.into_body(),
+    }
+}
+
+/// What has been read so far. A body of one chunk, the usual case, is not copied.
+#[derive(Default)]
+struct Reading {
+    only: Option<Bytes>,
+    several: BytesMut,
+}
+
+impl Reading {
+    /// Takes a chunk; false if it is over the cap, and then only as much of it as fits.
+    fn take(&mut self, mut chunk: Bytes) -> bool {
+        let held = self.only.as_ref().map_or(self.several.len(), Bytes::len);
+        let room = RESPONSE_BODY_MAX.saturating_sub(held);
+        let fits = chunk.len() <= room;
+        chunk.truncate(room);
+        match self.only.take() {
+            None if self.several.is_empty() => self.only = Some(chunk),
+            None => self.several.extend_from_slice(&chunk),
+            Some(first) => {
+                self.several.extend_from_slice(&first);
+                self.several.extend_from_slice(&chunk);
+            }
+        }
+        fits
+    }
+
+    fn into_body(self) -> Bytes {
+        self.only.unwrap_or_else(|| self.several.freeze())
+    }
+}
+
+/// The header that says who we are, marked so that nothing prints it.
+fn credentials(
+    auth: &Auth,
+    references: &References,
+) -> Result<Option<(HeaderName, HeaderValue)>, ClientFault> {
+    let read = |place: &'static str, secret: &SecretRef| {
+        references
+            .resolve(&secret.to_string())
+            .map_err(|unresolved| ClientFault::Secret(place, unresolved))
+    };
+    let (name, place, text) = match auth {
+        Auth::None => return Ok(None),
+        Auth::Bearer { secret } => {
+            let secret = read("secret", secret)?;
+            (
+                AUTHORIZATION,
+                "secret",
+                format!("Bearer {}", secret.expose()),
+            )
+        }
+        Auth::Basic { username, password } => {
+            let username = read("username", username)?;
+            let password = read("password", password)?;
+            // RFC 7617, section 2: a colon would move the border between the two.
+            if username.expose().contains(':') {
+                return Err(ClientFault::NotInHeader("username"));
+            }
+            let pair = format!("{}:{}", username.expose(), password.expose());
+            (
+                AUTHORIZATION,
+                "password",
+                format!("Basic {}", STANDARD.encode(pair)),
+            )
+        }
+        Auth::Header {
+            name,
+            prefix,
+            secret,
+        } => {
+            let secret = read("secret", secret)?;
+            (
+                name.clone(),
+                "secret",
+                format!("{prefix}{}", secret.expose()),
+            )
+        }
+    };
+    let mut value = HeaderValue::try_from(text).map_err(|_| ClientFault::NotInHeader(place))?;
+    value.set_sensitive(true);
+    Ok(Some((name, value)))
+}

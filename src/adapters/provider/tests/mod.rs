@@ -1,0 +1,9 @@
+//! The client against small servers over real sockets, each written to misbehave in one way.
+
+mod answers;
+mod connections;
+mod credentials;
+mod failures;
+mod http2;
+mod server;
+mod tls;
