@@ -10,8 +10,12 @@
 
 use std::fs;
 
+use queries::{Query, of_alert_tests, of_alerts, of_dashboard};
+use sendonce::telemetry::declared::{self, Declared, Kind};
 use tree::{Mention, mentions, read, rooted, rust_files, tokens, tracked_files, words};
 
+#[path = "tidy/queries.rs"]
+mod queries;
 #[path = "tidy/tree.rs"]
 mod tree;
 
@@ -222,6 +226,104 @@ fn no_tracked_file_names_a_place_on_somebodys_machine() {
         Some(format!("{file}:{}", at + 1))
     });
     assert_none("names a folder of one machine", breaches);
+}
+
+#[test]
+fn dashboards_and_alerts_name_metrics_and_labels_that_exist() {
+    let queries = of_dashboard(OVERVIEW)
+        .into_iter()
+        .chain(of_alerts("dashboards/alerts.yml"))
+        .chain(of_alert_tests("dashboards/alerts_test.yml"));
+    assert_none(
+        "is not declared in src/telemetry/declared.rs",
+        queries.flat_map(|query| undeclared(&query)),
+    );
+}
+
+/// What a query names that no metric has.
+fn undeclared(query: &Query) -> Vec<String> {
+    let mut faults = Vec::new();
+    let mut known: Vec<&str> = FROM_PROMETHEUS.to_vec();
+    for selector in query.selectors() {
+        let Some(metric) = metric(&selector.name) else {
+            faults.push(format!("{}: {}", query.place, selector.name));
+            continue;
+        };
+        known.extend(metric.labels.iter().map(|label| label.name));
+        for (name, value) in &selector.matchers {
+            let of_metric = metric.labels.iter().find(|label| label.name == name);
+            let exists = of_metric.is_some() || FROM_PROMETHEUS.contains(&name.as_str());
+            // Where the values are written out as a list, one that is asked for must be in it.
+            let list = of_metric
+                .map(|label| label.values.split(", "))
+                .filter(|list| {
+                    list.clone()
+                        .all(|value| value.chars().all(|c| c.is_alphanumeric() || c == '_'))
+                });
+            let possible = match (list, value) {
+                (Some(mut list), Some(value)) => list.any(|listed| listed == value),
+                _ => true,
+            };
+            if !exists || !possible {
+                faults.push(format!(
+                    "{}: {}{{{name}={value:?}}}",
+                    query.place, selector.name
+                ));
+            }
+        }
+    }
+    let labels = query
+        .labels()
+        .into_iter()
+        .filter(|label| !known.contains(&label.as_str()));
+    faults.extend(labels.map(|label| format!("{}: label {label}", query.place)));
+    faults
+}
+
+/// Labels that Prometheus itself adds.
+const FROM_PROMETHEUS: [&str; 3] = ["instance", "job", "le"];
+
+/// The metric under a name in a query. A histogram is asked for by its parts.
+fn metric(name: &str) -> Option<&'static Declared> {
+    declared::ALL.iter().find(|metric| match metric.kind {
+        Kind::Counter | Kind::Gauge => metric.name == name,
+        Kind::Histogram { .. } => name
+            .strip_prefix(metric.name)
+            .is_some_and(|part| ["_bucket", "_sum", "_count"].contains(&part)),
+    })
+}
+
+const OVERVIEW: &str = "dashboards/overview.json";
+
+#[test]
+fn the_overview_shows_every_metric() {
+    let shown: Vec<&str> = of_dashboard(OVERVIEW)
+        .iter()
+        .flat_map(Query::selectors)
+        .filter_map(|selector| metric(&selector.name))
+        .map(|metric| metric.name)
+        .collect();
+    let missing = declared::ALL
+        .iter()
+        .filter(|metric| !shown.contains(&metric.name));
+    assert_none(
+        "is on no panel of the overview",
+        missing.map(|metric| metric.name.to_owned()),
+    );
+}
+
+#[test]
+fn every_alert_is_tested_both_ways() {
+    let tests = read("dashboards/alerts_test.yml");
+    let breaches = of_alerts("dashboards/alerts.yml")
+        .into_iter()
+        .filter_map(|rule| {
+            let name = rule.place.rsplit(' ').next().expect("a name").to_owned();
+            let silent = tests.contains(&format!("alertname: {name} }}"));
+            let speaks = tests.contains(&format!("alertname: {name}\n        exp_alerts:"));
+            (!silent || !speaks).then_some(name)
+        });
+    assert_none("is not shown to be silent and to speak", breaches);
 }
 
 #[test]

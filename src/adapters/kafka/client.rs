@@ -51,7 +51,7 @@ impl Talk {
 /// Prefetching is bounded for all partitions together: the default of 64 MiB and 100,000 records a partition is more
 /// than an instance may use.
 pub fn consumer(config: &KafkaConfig) -> ClientConfig {
-    let mut client = common(config);
+    let mut client = addressed(config);
     client
         .set("group.id", &config.group)
         .set("auto.offset.reset", "earliest")
@@ -74,7 +74,7 @@ pub fn consumer(config: &KafkaConfig) -> ClientConfig {
 
 /// The settings of the producer of dead letters. `record_bytes_max` is the largest record that it may have to write.
 pub fn producer(config: &KafkaConfig, record_bytes_max: usize) -> ClientConfig {
-    let mut client = common(config);
+    let mut client = addressed(config);
     client
         .set("partitioner", "murmur2_random")
         .set("linger.ms", "5")
@@ -88,10 +88,10 @@ pub fn producer(config: &KafkaConfig, record_bytes_max: usize) -> ClientConfig {
 
 /// The settings of a client that only asks.
 pub fn asker(config: &KafkaConfig) -> ClientConfig {
-    overlaid(common(config), config)
+    overlaid(addressed(config), config)
 }
 
-fn common(config: &KafkaConfig) -> ClientConfig {
+fn addressed(config: &KafkaConfig) -> ClientConfig {
     let mut client = ClientConfig::new();
     client
         .set("bootstrap.servers", &config.brokers)
