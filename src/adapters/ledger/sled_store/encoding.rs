@@ -3,6 +3,7 @@
 //! A version once written stays readable for ever: when `Story` changes its shape, the old shape stays here as a type
 //! of its own under its old number, and the golden bytes below stay as they are.
 
+use super::database::STORY_BYTES_MAX;
 use crate::domain::ledger_entry::Story;
 
 /// The version that is written.
@@ -14,7 +15,15 @@ const TYPICAL: usize = 384;
 pub(super) fn encode(story: &Story) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::with_capacity(TYPICAL);
     bytes.push(VERSION);
-    postcard::to_extend(story, bytes).map_err(|error| format!("a story cannot be encoded: {error}"))
+    let bytes = postcard::to_extend(story, bytes)
+        .map_err(|error| format!("a story cannot be encoded: {error}"))?;
+    if bytes.len() > STORY_BYTES_MAX {
+        return Err(format!(
+            "a story of {} bytes is over the limit of {STORY_BYTES_MAX}",
+            bytes.len()
+        ));
+    }
+    Ok(bytes)
 }
 
 /// Reads what `encode` wrote, in any version.

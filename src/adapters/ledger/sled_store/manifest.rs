@@ -44,23 +44,33 @@ pub(super) enum LineState {
     Creating,
     /// Takes writes.
     Open,
-    /// Takes none any more; holds stories last written up to this moment.
-    Sealed(Timestamp),
+    /// Takes none any more.
+    Sealed(Sealed),
     /// All that is worth keeping has been carried forward.
     Expiring,
 }
 
+/// What is known of a generation that takes no more writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Sealed {
+    /// The latest moment in any of its stories.
+    pub(super) last_write: Timestamp,
+    /// Stories that it holds a version of.
+    pub(super) entries: u64,
+}
+
 impl Manifest {
     /// One that lists nothing.
-    pub(super) fn empty() -> Self {
+    fn empty() -> Self {
         Self {
             layout: LAYOUT,
             generations: Vec::new(),
         }
     }
 
-    /// Reads the one in `directory`; `None` if it has never been written and nothing else speaks of a ledger.
-    pub(super) fn read(directory: &Path) -> Result<Option<Self>, OpenError> {
+    /// Reads the one in `directory`; an empty one if it has never been written and nothing else speaks of a ledger.
+    pub(super) fn read(directory: &Path) -> Result<Self, OpenError> {
         let path = directory.join(FILE);
         let text = match fs::read_to_string(&path) {
             Ok(text) => text,
@@ -71,7 +81,7 @@ impl Manifest {
                         "it is missing, but there are generations",
                     ))
                 } else {
-                    Ok(None)
+                    Ok(Self::empty())
                 };
             }
             Err(error) if error.kind() == io::ErrorKind::InvalidData => {
@@ -95,7 +105,28 @@ impl Manifest {
                 known: LAYOUT,
             });
         }
-        Ok(Some(manifest))
+        Ok(manifest)
+    }
+
+    /// Fails if there is a generation that this does not list: it may be an older copy, and what it lacks would be forgotten.
+    pub(super) fn check_for_strangers(&self, directory: &Path) -> Result<(), OpenError> {
+        let held = generations(directory);
+        let listing = match fs::read_dir(&held) {
+            Ok(listing) => listing,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(OpenError::io(&held, &error)),
+        };
+        for entry in listing {
+            let path = entry.map_err(|error| OpenError::io(&held, &error))?.path();
+            let mut known = self.generations.iter();
+            if !known.any(|line| generation(directory, line.id) == path) {
+                return Err(OpenError::damaged(
+                    &path,
+                    "the format file does not know it",
+                ));
+            }
+        }
+        Ok(())
     }
 
     /// Replaces the one in `directory`, durably and at once.

@@ -4,7 +4,7 @@
 //!
 //! - `lock`: held while the ledger is open (`directory`);
 //! - `format`: which generations there are, replaced as a whole (`manifest`);
-//! - `generations/NNNNNNNN/`: one sled each, for the stories of one period (`generation`, `witness`);
+//! - `generations/NNNNNNNN/`: one sled each, for the stories of one period (`generation`, `database`, `witness`);
 //! - `profiles/HASH.toml`: profile versions (`profiles`).
 //!
 //! sled 0.34 never gives disk space back and needs many times the live size in memory to delete, so nothing is ever
@@ -14,10 +14,14 @@
 //! sled panics where it does not expect damage; that is caught where a database is opened or written, so the program must
 //! be built with unwinding panics.
 
+mod block;
+mod database;
 mod directory;
 mod encoding;
 mod fault;
+mod filter;
 mod generation;
+mod index;
 mod manifest;
 mod profiles;
 mod shelf;
@@ -35,8 +39,9 @@ use std::time::Duration;
 
 use self::directory::DirectoryLock;
 pub use self::fault::OpenError;
+use self::generation::Generation;
 use self::shelf::Shelf;
-use self::writer::{Order, Queue};
+use self::writer::{Carried, Order, Queue};
 use super::{Ledger, LedgerError, LedgerSize, Persisting, Recorded};
 use crate::domain::idempotency_key::{LedgerKey, ProfileHash};
 use crate::domain::ledger_entry::{Entry, Story};
@@ -154,6 +159,36 @@ impl SledLedger {
         }
     }
 
+    /// Writes the open stories of `generation` into the newest one. Returns how many those are.
+    fn carry_forward(&self, generation: &Generation) -> Result<u64, LedgerError> {
+        let from = generation.id;
+        let mut kept: u64 = 0;
+        let mut waiting = Vec::new();
+        let mut carried = Ok(());
+        generation.each(&mut |frame| {
+            if frame.open {
+                kept = kept.saturating_add(1);
+                waiting.push(Carried::copy(&frame));
+            }
+            if waiting.len() >= CARRY {
+                let stories = std::mem::take(&mut waiting);
+                carried = self.order(|told| Order::Carry {
+                    from,
+                    stories,
+                    told,
+                });
+            }
+            carried.is_ok()
+        })?;
+        carried?;
+        self.order(|told| Order::Carry {
+            from,
+            stories: waiting,
+            told,
+        })?;
+        Ok(kept)
+    }
+
     fn order(
         &self,
         order: impl FnOnce(mpsc::Sender<Result<(), LedgerError>>) -> Order,
@@ -180,17 +215,19 @@ impl Ledger for SledLedger {
     fn persist(&self, expected: Option<Arc<Story>>, entry: Entry) -> Persisting<Recorded> {
         let (told, waiting) = Persisting::new();
         let story = Story::continued(expected.as_deref(), &entry);
-        let order = match encoding::encode(&story) {
-            Ok(encoded) => Order::Persist {
-                expected,
-                story: Arc::new(story),
-                encoded,
-                told,
-            },
+        let encoded = match encoding::encode(&story) {
+            Ok(encoded) => encoded,
             Err(reason) => {
                 drop(told.send(Err(LedgerError::Unwritable(reason.into()))));
                 return waiting;
             }
+        };
+        let order = Order::Persist {
+            key: entry.subject.ledger_key(),
+            expected,
+            story: Arc::new(story),
+            encoded,
+            told,
         };
         // A closed queue gives the order back; dropping it tells the caller.
         drop(self.queue.push(order));
@@ -214,42 +251,20 @@ impl Ledger for SledLedger {
     fn expire(&self, now: Timestamp) -> Result<u64, LedgerError> {
         let _alone = self.expiring.lock().unwrap_or_else(PoisonError::into_inner);
         self.order(|told| Order::Turn { now, told })?;
-        let mut gone = 0;
-        let newest = self.shelf.newest().ok_or(LedgerError::Closed)?;
-        for generation in self.shelf.all() {
-            let over = generation.last_write().plus(self.retention) < now;
-            if generation.id == newest.id || !over {
+        let mut gone: u64 = 0;
+        let held = self.shelf.all();
+        let Some((_newest, sealed)) = held.split_last() else {
+            return Ok(gone);
+        };
+        for generation in sealed {
+            if generation.last_write().plus(self.retention) >= now {
                 continue;
             }
-            let from = generation.id;
-            let mut kept: u64 = 0;
-            let mut open = Vec::new();
-            let mut carried = Ok(());
-            generation.each(&mut |_, story| {
-                if !story.is_settled() {
-                    kept = kept.saturating_add(1);
-                    open.push(story);
-                }
-                if open.len() >= CARRY {
-                    let stories = std::mem::take(&mut open);
-                    carried = self.order(|told| Order::Carry {
-                        from,
-                        stories,
-                        told,
-                    });
-                }
-                carried.is_ok()
-            })?;
-            carried?;
-            self.order(|told| Order::Carry {
-                from,
-                stories: open,
-                told,
-            })?;
+            let kept = self.carry_forward(generation)?;
             self.shelf
-                .drop_generation(from)
+                .drop_generation(generation.id)
                 .map_err(|error| LedgerError::Unwritable(error.to_string().into()))?;
-            gone += generation.entries().saturating_sub(kept);
+            gone = gone.saturating_add(generation.entries().saturating_sub(kept));
         }
         Ok(gone)
     }

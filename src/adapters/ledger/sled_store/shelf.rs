@@ -1,5 +1,5 @@
 //! Decides which generation is asked and which is written: reads go from the newest to the oldest, writes to the newest.
-//! It does not know how a generation keeps its stories, nor when a write becomes durable: it is told.
+//! It does not know how a generation keeps its stories, nor how writes are grouped.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -7,18 +7,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use super::directory::DirectoryLock;
+use super::encoding;
 use super::fault::OpenError;
-use super::generation::Generation;
+use super::generation::{self, Generation};
 use super::manifest::{Line, LineState, Manifest};
 use crate::adapters::ledger::LedgerError;
 use crate::domain::idempotency_key::LedgerKey;
 use crate::domain::ledger_entry::Story;
 use crate::domain::time::Timestamp;
 
-/// Stories that were written lately and are held in memory, at most twice this many.
+/// Open stories that were written lately and are held in memory: at least this many, at most twice as many. Their next write
+/// is likely near; a settled one is rarely asked for again.
 const RECENT: usize = 8192;
 
-/// All generations, and what is on its way into the newest.
+/// All generations, and what was written to them lately.
 #[derive(Debug)]
 pub(super) struct Shelf {
     root: PathBuf,
@@ -26,21 +28,17 @@ pub(super) struct Shelf {
     _lock: DirectoryLock,
     period: Duration,
     cache_bytes: u64,
-    /// Oldest first; never empty.
-    generations: RwLock<Vec<Arc<Generation>>>,
+    /// Oldest first; empty only while the first one is being made.
+    generations: RwLock<Arc<[Arc<Generation>]>>,
     manifest: Mutex<Manifest>,
-    known: Mutex<Known>,
+    recent: Mutex<Recent>,
 }
 
-/// What is known of stories without asking the disk. All of it is durable.
+/// Durable open stories that can be had without asking the disk.
 #[derive(Debug, Default)]
-struct Known {
-    /// The last durable version of everything that is written but not flushed.
-    in_flight: HashMap<LedgerKey, Option<Arc<Story>>>,
-    /// What was written last.
-    recent: HashMap<LedgerKey, Arc<Story>>,
-    /// What was written before that.
-    older: HashMap<LedgerKey, Arc<Story>>,
+struct Recent {
+    young: HashMap<LedgerKey, Arc<Story>>,
+    old: HashMap<LedgerKey, Arc<Story>>,
 }
 
 impl Shelf {
@@ -52,7 +50,7 @@ impl Shelf {
         cache_bytes: u64,
         now: Timestamp,
     ) -> Result<Self, OpenError> {
-        let mut manifest = Manifest::read(root)?.unwrap_or_else(Manifest::empty);
+        let mut manifest = Manifest::read(root)?;
         let unfinished: Vec<Line> = manifest
             .generations
             .iter()
@@ -60,21 +58,23 @@ impl Shelf {
             .cloned()
             .collect();
         for line in unfinished {
-            super::generation::discard(root, line.id)?;
+            generation::discard(root, line.id)?;
             manifest.remove(line.id);
         }
-        let mut opened = Vec::new();
-        for line in &manifest.generations {
-            opened.push(Arc::new(Generation::open(root, line, cache_bytes)?));
-        }
+        manifest.check_for_strangers(root)?;
+        let opened: Result<Vec<_>, _> = manifest
+            .generations
+            .iter()
+            .map(|line| Generation::open(root, line, cache_bytes).map(Arc::new))
+            .collect();
         let shelf = Self {
             root: root.to_owned(),
             _lock: lock,
             period,
             cache_bytes,
-            generations: RwLock::new(opened),
+            generations: RwLock::new(opened?.into()),
             manifest: Mutex::new(manifest),
-            known: Mutex::default(),
+            recent: Mutex::default(),
         };
         match shelf.newest() {
             None => shelf.begin(now)?,
@@ -83,34 +83,50 @@ impl Shelf {
         Ok(shelf)
     }
 
-    /// The durable story under `key`.
-    pub(super) fn recall(&self, key: LedgerKey) -> Result<Option<Arc<Story>>, LedgerError> {
-        if let Some(known) = self.known().of(key) {
-            return Ok(known);
-        }
-        let Some(found) = self.find(key)? else {
-            return Ok(None);
-        };
-        // What was read may have been written in between and not be flushed yet. Then its key is in flight by now: a key
-        // is put there before it is written, and taken out only after the flush.
-        match self.known().in_flight.get(&key) {
-            Some(durable) => Ok(durable.clone()),
-            None => Ok(Some(Arc::new(found))),
-        }
+    /// Where everything is.
+    pub(super) fn root(&self) -> &Path {
+        &self.root
     }
 
-    fn find(&self, key: LedgerKey) -> Result<Option<Story>, LedgerError> {
+    /// The durable story under `key`.
+    pub(super) fn recall(&self, key: LedgerKey) -> Result<Option<Arc<Story>>, LedgerError> {
+        if let Some(recent) = self.recent().of(key) {
+            return Ok(Some(recent));
+        }
         for generation in self.all().iter().rev() {
             if let Some(story) = generation.find(key)? {
-                return Ok(Some(story));
+                return Ok(Some(Arc::new(story)));
             }
         }
         Ok(None)
     }
 
-    /// Where everything is.
-    pub(super) fn root(&self) -> &Path {
-        &self.root
+    /// Calls `visit` with the newest durable version of every story, until it returns false. From the oldest generation to
+    /// the newest, so that a story which is written meanwhile is seen twice rather than never.
+    pub(super) fn each(&self, visit: &mut dyn FnMut(&Story) -> bool) -> Result<(), LedgerError> {
+        for generation in self.all().iter() {
+            let (mut failed, mut going) = (None, true);
+            generation.each(&mut |frame| {
+                let story = match self.moved_on(generation.id, frame.key) {
+                    Ok(true) => return true,
+                    Ok(false) => encoding::decode(frame.story)
+                        .map_err(|reason| LedgerError::Damaged(reason.into())),
+                    Err(error) => Err(error),
+                };
+                match story {
+                    Ok(story) => going = visit(&story),
+                    Err(error) => failed = Some(error),
+                }
+                going && failed.is_none()
+            })?;
+            if let Some(error) = failed {
+                return Err(error);
+            }
+            if !going {
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// Whether a generation newer than `from` holds a version of the story.
@@ -123,109 +139,59 @@ impl Shelf {
         Ok(false)
     }
 
-    /// Calls `visit` with the newest durable version of every story, until it returns false. From the oldest generation to
-    /// the newest, so that a story which is written meanwhile is seen twice rather than never.
-    pub(super) fn each(&self, visit: &mut dyn FnMut(&Story) -> bool) -> Result<(), LedgerError> {
-        for generation in self.all() {
-            let (mut failed, mut going) = (None, true);
-            generation.each(&mut |key, story| {
-                match self.moved_on(generation.id, key) {
-                    Ok(true) => return true,
-                    Ok(false) => {}
-                    Err(error) => {
-                        failed = Some(error);
-                        return false;
-                    }
-                }
-                let in_flight = self.known().in_flight.get(&key).cloned();
-                going = match in_flight {
-                    Some(Some(durable)) => visit(&durable),
-                    Some(None) => true,
-                    None => visit(&story),
-                };
-                going
-            })?;
-            if let Some(error) = failed {
-                return Err(error);
-            }
-            if !going {
-                break;
-            }
-        }
-        Ok(())
-    }
-
     /// All generations, oldest first.
-    pub(super) fn all(&self) -> Vec<Arc<Generation>> {
-        self.generations
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+    pub(super) fn all(&self) -> Arc<[Arc<Generation>]> {
+        Arc::clone(
+            &self
+                .generations
+                .read()
+                .unwrap_or_else(PoisonError::into_inner),
+        )
     }
 
     /// The one that takes writes.
     pub(super) fn newest(&self) -> Option<Arc<Generation>> {
-        self.generations
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .last()
-            .cloned()
+        self.all().last().cloned()
     }
 
-    /// Takes note that `stories` are about to be written over what is durable now.
-    pub(super) fn depart(&self, stories: impl Iterator<Item = (LedgerKey, Option<Arc<Story>>)>) {
-        self.known().in_flight.extend(stories);
-    }
-
-    /// Takes note that `stories` have been flushed.
-    pub(super) fn arrive(&self, stories: impl Iterator<Item = (LedgerKey, Arc<Story>)>) {
-        let mut known = self.known();
+    /// Takes note that `stories` have become durable.
+    pub(super) fn remember(&self, stories: impl Iterator<Item = (LedgerKey, Arc<Story>)>) {
+        let mut recent = self.recent();
         for (key, story) in stories {
-            known.in_flight.remove(&key);
-            known.remember(key, story);
+            recent.remember(key, story);
         }
     }
 
-    /// Takes note that everything in flight has either reached the disk or never will: the disk has been read anew.
-    pub(super) fn settle(&self) {
-        let mut known = self.known();
-        known.in_flight = HashMap::new();
+    /// Forgets what is held in memory: the disk may know better.
+    pub(super) fn forget_recent(&self) {
+        *self.recent() = Recent::default();
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    fn recent(&self) -> MutexGuard<'_, Recent> {
+        self.recent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a write at `at` belongs into a new generation: its period is over, or lies in the future by mistake.
+    /// Whether a write at `at` belongs into a new generation.
     pub(super) fn is_over(&self, newest: &Generation, at: Timestamp) -> bool {
-        at >= newest.from.plus(self.period)
+        at >= newest.from.plus(self.period) || newest.is_full()
     }
 
     /// Begins the generation whose period holds `at`, and seals the one before it.
     pub(super) fn begin(&self, at: Timestamp) -> Result<(), OpenError> {
-        let period = i64::try_from(self.period.as_millis())
-            .unwrap_or(i64::MAX)
-            .max(1);
-        let from = Timestamp::from_millis(
-            at.as_millis()
-                .saturating_sub(at.as_millis().rem_euclid(period)),
-        );
+        let millis = i64::try_from(self.period.as_millis()).unwrap_or(i64::MAX);
+        let into = at.as_millis().rem_euclid(millis.max(1));
+        let from = Timestamp::from_millis(at.as_millis().saturating_sub(into));
         let line = self.change(|manifest| manifest.add(from))?;
         let generation = Generation::create(&self.root, &line, self.cache_bytes)?;
         self.change(|manifest| manifest.turn(line.id, LineState::Open))?;
-        self.generations
-            .write()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(Arc::new(generation));
+        self.replace(|held| held.push(Arc::new(generation)));
         self.seal_all_before(line.id)
     }
 
     fn seal_all_before(&self, newest: u64) -> Result<(), OpenError> {
-        for generation in self.all() {
-            if generation.id < newest {
-                let until = generation.last_write();
-                self.change(|manifest| manifest.turn(generation.id, LineState::Sealed(until)))?;
-            }
+        for generation in self.all().iter().filter(|held| held.id < newest) {
+            let sealed = generation.seal()?;
+            self.change(|manifest| manifest.turn(generation.id, LineState::Sealed(sealed)))?;
         }
         Ok(())
     }
@@ -233,13 +199,20 @@ impl Shelf {
     /// Takes out a generation whose stories have all been carried forward or may be forgotten.
     pub(super) fn drop_generation(&self, id: u64) -> Result<(), OpenError> {
         self.change(|manifest| manifest.turn(id, LineState::Expiring))?;
-        self.generations
-            .write()
-            .unwrap_or_else(PoisonError::into_inner)
-            .retain(|generation| generation.id != id);
-        self.known().forget();
-        super::generation::discard(&self.root, id)?;
+        self.replace(|held| held.retain(|generation| generation.id != id));
+        self.forget_recent();
+        generation::discard(&self.root, id)?;
         self.change(|manifest| manifest.remove(id))
+    }
+
+    fn replace(&self, change: impl FnOnce(&mut Vec<Arc<Generation>>)) {
+        let mut held = self
+            .generations
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        let mut changed = held.to_vec();
+        change(&mut changed);
+        *held = changed.into();
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut Manifest) -> T) -> Result<T, OpenError> {
@@ -256,24 +229,21 @@ impl Shelf {
     }
 }
 
-impl Known {
-    fn of(&self, key: LedgerKey) -> Option<Option<Arc<Story>>> {
-        self.in_flight.get(&key).cloned().or_else(|| {
-            let recent = self.recent.get(&key).or_else(|| self.older.get(&key));
-            recent.map(|story| Some(Arc::clone(story)))
-        })
-    }
-
-    fn forget(&mut self) {
-        self.recent = HashMap::new();
-        self.older = HashMap::new();
+impl Recent {
+    fn of(&self, key: LedgerKey) -> Option<Arc<Story>> {
+        let story = self.young.get(&key).or_else(|| self.old.get(&key));
+        story.map(Arc::clone)
     }
 
     fn remember(&mut self, key: LedgerKey, story: Arc<Story>) {
-        if self.recent.len() >= RECENT {
-            self.older = std::mem::take(&mut self.recent);
+        self.old.remove(&key);
+        if story.is_settled() {
+            self.young.remove(&key);
+            return;
         }
-        self.older.remove(&key);
-        self.recent.insert(key, story);
+        if self.young.len() >= RECENT {
+            self.old = std::mem::take(&mut self.young);
+        }
+        self.young.insert(key, story);
     }
 }

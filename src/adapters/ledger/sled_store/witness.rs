@@ -1,8 +1,8 @@
-//! Decides how the number of a generation's latest durable batch is kept outside its database.
-//! It does not know what a batch holds.
+//! Decides how the number of a generation's durable blocks is kept outside its database.
+//! It does not know what a block holds.
 //!
 //! Two slots are written in turn, each with its checksum, so that a write that a power cut tears costs one number. It is
-//! written after the batch is durable and is not synced itself: it may lag behind the database, never lead.
+//! written after the blocks are durable and is not synced itself: it may lag behind the database, never lead.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -20,7 +20,7 @@ const SLOT: usize = 16;
 pub(super) struct Witness(File);
 
 impl Witness {
-    /// A new one that has seen batch 0, durably.
+    /// A new one that has seen no block, durably.
     pub(super) fn create(directory: &Path) -> io::Result<Self> {
         let file = OpenOptions::new()
             .read(true)
@@ -45,14 +45,14 @@ impl Witness {
         }
     }
 
-    /// Takes note that batch `number` is durable.
-    pub(super) fn write(&self, number: u64) -> io::Result<()> {
-        self.0
-            .write_all_at(&slot(number), (number % 2) * SLOT as u64)
+    /// Takes note that `blocks` blocks are durable.
+    pub(super) fn write(&self, blocks: u32) -> io::Result<()> {
+        let place = u64::from(blocks % 2) * SLOT as u64;
+        self.0.write_all_at(&slot(blocks), place)
     }
 
-    /// The latest batch that is known to be durable; `None` if neither slot is readable.
-    pub(super) fn read(&self) -> io::Result<Option<u64>> {
+    /// How many blocks are known to be durable; `None` if neither slot is readable.
+    pub(super) fn read(&self) -> io::Result<Option<u32>> {
         let mut latest = None;
         for place in 0..2 {
             let mut bytes = [0; SLOT];
@@ -62,18 +62,18 @@ impl Witness {
                 }
                 return Err(error);
             }
-            let [a, b, c, d, e, f, g, h, ..] = bytes;
-            let number = u64::from_be_bytes([a, b, c, d, e, f, g, h]);
-            if bytes == slot(number) {
-                latest = latest.max(Some(number));
+            let [a, b, c, d, ..] = bytes;
+            let blocks = u32::from_be_bytes([a, b, c, d]);
+            if bytes == slot(blocks) {
+                latest = latest.max(Some(blocks));
             }
         }
         Ok(latest)
     }
 }
 
-fn slot(number: u64) -> [u8; SLOT] {
-    let bytes = number.to_be_bytes();
+fn slot(blocks: u32) -> [u8; SLOT] {
+    let bytes = blocks.to_be_bytes();
     let mut slot = [0; SLOT];
     let sum = Sha256::digest(bytes);
     for (place, byte) in slot.iter_mut().zip(bytes.iter().chain(sum.iter())) {
