@@ -75,13 +75,19 @@ impl Accounts {
             }
         }
         let routes = config.providers.routes.clone();
-        if faults.is_empty() { Ok(Self { by_name, routes }) } else { Err(faults) }
+        if faults.is_empty() {
+            Ok(Self { by_name, routes })
+        } else {
+            Err(faults)
+        }
     }
 
     /// Keeps the profiles in the ledger, so that what is open can be rendered again after a deploy.
     pub async fn keep_profiles(&self, ledger: &dyn Ledger) -> Result<(), LedgerError> {
         for account in self.by_name.values() {
-            ledger.keep_profile(account.profile_hash, account.profile.canonical().into()).await?;
+            ledger
+                .keep_profile(account.profile_hash, account.profile.canonical().into())
+                .await?;
         }
         Ok(())
     }
@@ -113,21 +119,36 @@ impl Account {
         provider: &ProviderConfig,
         metrics: ProviderMetrics,
     ) -> Result<Self, Vec<String>> {
-        let path = config.providers.directory.join(format!("{}.toml", provider.profile));
+        let path = config
+            .providers
+            .directory
+            .join(format!("{}.toml", provider.profile));
         let one = |problem: String| vec![problem];
         let lines = |faults: Vec<profile::Fault>| -> Vec<String> {
-            faults.iter().map(|fault| format!("{}: {fault}", path.display())).collect()
+            faults
+                .iter()
+                .map(|fault| format!("{}: {fault}", path.display()))
+                .collect()
         };
         let text = std::fs::read_to_string(&path)
             .map_err(|error| one(format!("{} cannot be read: {error}", path.display())))?;
         let profile = Profile::parse(&text).map_err(lines)?;
         let settings = resolved(&profile).map_err(one)?;
-        let binding = Binding { settings, base_url: provider.base_url.clone() };
+        let binding = Binding {
+            settings,
+            base_url: provider.base_url.clone(),
+        };
         let profile = Arc::new(profile.bind(binding).map_err(lines)?);
         let client = ProviderClient::new(&profile).map_err(|error| one(error.to_string()))?;
-        let own = profile.limits.concurrency.and_then(|limit| usize::try_from(limit).ok());
-        let concurrency =
-            provider.concurrency.or(own).unwrap_or(usize::MAX).min(config.dispatch.concurrency);
+        let own = profile
+            .limits
+            .concurrency
+            .and_then(|limit| usize::try_from(limit).ok());
+        let concurrency = provider
+            .concurrency
+            .or(own)
+            .unwrap_or(usize::MAX)
+            .min(config.dispatch.concurrency);
         Ok(Self {
             name: Arc::clone(name),
             profile_hash: profile.hash(),
@@ -150,7 +171,8 @@ impl Account {
     /// Takes note of an answer for the account as a whole.
     pub fn answered(&self, classified: &Classified, now: Timestamp) {
         let interval = self.terms.pace.probe_interval;
-        self.gate().answered(classified.verdict, classified.wait, now, interval);
+        self.gate()
+            .answered(classified.verdict, classified.wait, now, interval);
     }
 
     /// The profile of this hash: the one in force, or an earlier one that the ledger keeps.
@@ -204,7 +226,10 @@ fn terms(config: &Config, profile: &Profile) -> Terms {
         budget: config.retry.budget,
         in_progress_max: config.retry.in_progress_max,
         pace: Pace {
-            backoff: Backoff { base: config.retry.base, cap: config.retry.cap },
+            backoff: Backoff {
+                base: config.retry.base,
+                cap: config.retry.cap,
+            },
             in_progress_wait: config.retry.in_progress_wait,
             probe_interval: config.retry.probe_interval,
         },

@@ -16,7 +16,7 @@ use super::tenures::Tenures;
 /// The committer's thread.
 pub struct Committer {
     orders: Sender<Order>,
-    thread: Option<JoinHandle<()>>,
+    thread: JoinHandle<()>,
 }
 
 /// What the committer is told beside the passing of time.
@@ -34,11 +34,16 @@ impl Committer {
         interval: Duration,
     ) -> std::io::Result<Self> {
         let (orders, told) = channel();
-        let mut work = Work { consumer, tenures, metrics, committed: HashMap::new() };
+        let mut work = Work {
+            consumer,
+            tenures,
+            metrics,
+            committed: HashMap::new(),
+        };
         let thread = std::thread::Builder::new()
             .name("committer".into())
             .spawn(move || work.run(&told, interval))?;
-        Ok(Self { orders, thread: Some(thread) })
+        Ok(Self { orders, thread })
     }
 
     /// Commits what these tenures have settled. Returns whether the coordinator answered within `timeout`.
@@ -47,9 +52,13 @@ impl Committer {
         self.orders.send(Order::Now(tenures, done)).is_ok() && told.recv_timeout(timeout).is_ok()
     }
 
-    /// Ends the thread once its current commit has been answered.
-    pub fn stop(mut self) -> Option<JoinHandle<()>> {
-        self.thread.take()
+    /// Ends the thread, and waits until its current commit has been answered.
+    pub fn stop(self) {
+        let Self { orders, thread } = self;
+        drop(orders);
+        if thread.join().is_err() {
+            tracing::error!("the committer panicked");
+        }
     }
 }
 
@@ -92,8 +101,10 @@ impl Work {
         if ahead.is_empty() {
             return;
         }
-        let positions: Vec<_> =
-            ahead.iter().map(|(_, partition, next)| (partition.clone(), *next)).collect();
+        let positions: Vec<_> = ahead
+            .iter()
+            .map(|(_, partition, next)| (partition.clone(), *next))
+            .collect();
         match self.consumer.commit(&positions) {
             Ok(()) => {
                 self.metrics.commit(CommitResult::Ok);
@@ -113,6 +124,7 @@ impl Work {
     }
 
     fn forget_all_but(&mut self, tenures: &[Arc<Tenure>]) {
-        self.committed.retain(|partition, _| tenures.iter().any(|tenure| tenure.partition == *partition));
+        self.committed
+            .retain(|partition, _| tenures.iter().any(|tenure| tenure.partition == *partition));
     }
 }

@@ -21,7 +21,11 @@ pub struct Depth {
 impl Depth {
     /// Counts what the ledger holds.
     pub fn of(ledger: &dyn Ledger, metrics: Arc<Metrics>) -> Result<Self, LedgerError> {
-        let depth = Self { counts: Mutex::default(), counting: RwLock::const_new(()), metrics };
+        let depth = Self {
+            counts: Mutex::default(),
+            counting: RwLock::const_new(()),
+            metrics,
+        };
         depth.count_again(ledger)?;
         Ok(depth)
     }
@@ -54,7 +58,8 @@ impl Depth {
 
     fn show(&self) {
         let counts = self.counts();
-        self.metrics.dead_letter_depth(|reason| counts.get(&reason).copied().unwrap_or(0));
+        self.metrics
+            .dead_letter_depth(|reason| counts.get(&reason).copied().unwrap_or(0));
         let unknown = counts.get(&Reason::OutcomeUnknown).copied().unwrap_or(0);
         self.metrics.unknown_open(unknown);
     }

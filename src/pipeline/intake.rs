@@ -123,8 +123,8 @@ impl Intake {
         }
     }
 
-    /// Reads until it is told to stop or the client breaks, then drains.
-    pub fn run(mut self) -> Ended {
+    /// Reads until it is told to stop or the client breaks, then drains. Gives the committer back, to be stopped.
+    pub fn run(mut self) -> (Ended, Committer) {
         let broken = loop {
             if *self.stop.borrow() {
                 break None;
@@ -153,11 +153,13 @@ impl Intake {
             }
         };
         let forced = self.drain();
-        match broken {
+        let ended = match broken {
             Some(error) => Ended::Broken(error),
             None if forced == 0 => Ended::Drained,
             None => Ended::Forced { at_work: forced },
-        }
+        };
+        self.status.ended(Loop::Intake);
+        (ended, self.committer)
     }
 
     fn read(&mut self, record: Record) {
@@ -173,9 +175,15 @@ impl Intake {
     /// Waits for room as long as patience lasts, then pauses everything.
     fn hand_over_held(&mut self) {
         while !self.held.is_empty() {
-            let wait = if self.house_full { Duration::ZERO } else { LOOK };
+            let wait = if self.house_full {
+                Duration::ZERO
+            } else {
+                LOOK
+            };
             let room = Arc::clone(&self.room).acquire_owned();
-            let room = self.runtime.block_on(async { tokio::time::timeout(wait, room).await });
+            let room = self
+                .runtime
+                .block_on(async { tokio::time::timeout(wait, room).await });
             let Ok(Ok(room)) = room else {
                 let since = *self.full_since.get_or_insert_with(Instant::now);
                 if !self.house_full && since.elapsed() >= PATIENCE {
@@ -210,9 +218,16 @@ impl Intake {
 
     fn pause_all(&mut self) {
         self.house_full = true;
-        let partitions: Vec<_> =
-            self.tenures.all().iter().map(|tenure| tenure.partition.clone()).collect();
-        tracing::debug!(partitions = partitions.len(), "as much is open as may be: reading is paused");
+        let partitions: Vec<_> = self
+            .tenures
+            .all()
+            .iter()
+            .map(|tenure| tenure.partition.clone())
+            .collect();
+        tracing::debug!(
+            partitions = partitions.len(),
+            "as much is open as may be: reading is paused"
+        );
         self.pause(&partitions);
     }
 
@@ -220,10 +235,16 @@ impl Intake {
         let half_empty = self.room.available_permits() >= self.limits.open_max / 2;
         let house_opens = self.house_full && half_empty && self.held.is_empty();
         let below = |partition: &TopicPartition| {
-            self.tenures.of(partition).is_none_or(|tenure| tenure.span() <= self.limits.span_max / 2)
+            self.tenures
+                .of(partition)
+                .is_none_or(|tenure| tenure.span() <= self.limits.span_max / 2)
         };
-        let spans_open: Vec<TopicPartition> =
-            self.spans_full.iter().filter(|partition| below(partition)).cloned().collect();
+        let spans_open: Vec<TopicPartition> = self
+            .spans_full
+            .iter()
+            .filter(|partition| below(partition))
+            .cloned()
+            .collect();
         for partition in &spans_open {
             self.spans_full.remove(partition);
         }
@@ -240,8 +261,10 @@ impl Intake {
         } else {
             spans_open
         };
-        let open: Vec<_> =
-            open.into_iter().filter(|partition| !self.spans_full.contains(partition)).collect();
+        let open: Vec<_> = open
+            .into_iter()
+            .filter(|partition| !self.spans_full.contains(partition))
+            .collect();
         if let Err(error) = self.consumer.resume(&open) {
             tracing::warn!(%error, "reading could not be resumed");
         }
@@ -288,7 +311,10 @@ impl Intake {
         let mut tries = 3;
         loop {
             tries -= 1;
-            match self.consumer.beginnings(partitions, Duration::from_secs(10)) {
+            match self
+                .consumer
+                .beginnings(partitions, Duration::from_secs(10))
+            {
                 Err(error) if tries > 0 => {
                     tracing::warn!(%error, "the committed positions could not be read; asked again");
                 }
@@ -299,21 +325,32 @@ impl Intake {
 
     fn revoked(&mut self, partitions: Vec<TopicPartition>) {
         self.metrics.rebalance(Rebalance::Revoked);
-        let tenures: Vec<_> =
-            partitions.iter().filter_map(|partition| self.tenures.of(partition)).collect();
+        let tenures: Vec<_> = partitions
+            .iter()
+            .filter_map(|partition| self.tenures.of(partition))
+            .collect();
         for tenure in &tenures {
             tenure.end();
         }
-        self.held.retain(|record| !partitions.contains(&record.position.partition));
+        self.held
+            .retain(|record| !partitions.contains(&record.position.partition));
         let until = Instant::now() + self.limits.drain;
-        self.leaving.push_back(Leaving { partitions, tenures, until });
+        self.leaving.push_back(Leaving {
+            partitions,
+            tenures,
+            until,
+        });
         self.see_off();
     }
 
     fn lost(&mut self, partitions: Vec<TopicPartition>) {
         self.metrics.rebalance(Rebalance::Lost);
-        tracing::warn!(partitions = partitions.len(), "partitions were lost: their late results are recorded, not committed");
-        self.held.retain(|record| !partitions.contains(&record.position.partition));
+        tracing::warn!(
+            partitions = partitions.len(),
+            "partitions were lost: their late results are recorded, not committed"
+        );
+        self.held
+            .retain(|record| !partitions.contains(&record.position.partition));
         self.leave(&partitions);
     }
 
@@ -324,11 +361,18 @@ impl Intake {
             if !idle && Instant::now() < leaving.until {
                 return;
             }
-            let Some(leaving) = self.leaving.pop_front() else { return };
+            let Some(leaving) = self.leaving.pop_front() else {
+                return;
+            };
             if !idle {
-                tracing::warn!("a revoked partition is let go with work in flight: what it comes to is recorded late");
+                tracing::warn!(
+                    "a revoked partition is let go with work in flight: what it comes to is recorded late"
+                );
             }
-            if !self.committer.commit_now(leaving.tenures, Duration::from_secs(10)) {
+            if !self
+                .committer
+                .commit_now(leaving.tenures, Duration::from_secs(10))
+            {
                 tracing::warn!("the last commit of a revoked partition was not answered in time");
             }
             self.leave(&leaving.partitions);
@@ -364,7 +408,11 @@ impl Intake {
                 Polled::Lost(partitions) => self.lost(partitions),
                 Polled::Revoked(partitions) => {
                     // The commit below comes first; the group waits for us until then.
-                    self.leaving.push_back(Leaving { partitions, tenures: Vec::new(), until });
+                    self.leaving.push_back(Leaving {
+                        partitions,
+                        tenures: Vec::new(),
+                        until,
+                    });
                 }
                 Polled::Record(_)
                 | Polled::Assigned(_)
@@ -374,10 +422,18 @@ impl Intake {
             }
         }
         let at_work = tenures.iter().map(|tenure| tenure.at_work_count()).sum();
-        if !self.committer.commit_now(tenures.clone(), Duration::from_secs(5)) {
-            tracing::warn!("the last commit was not answered in time; what was settled is suppressed when read again");
+        if !self
+            .committer
+            .commit_now(tenures.clone(), Duration::from_secs(5))
+        {
+            tracing::warn!(
+                "the last commit was not answered in time; what was settled is suppressed when read again"
+            );
         }
-        let partitions: Vec<_> = tenures.iter().map(|tenure| tenure.partition.clone()).collect();
+        let partitions: Vec<_> = tenures
+            .iter()
+            .map(|tenure| tenure.partition.clone())
+            .collect();
         self.tenures.let_go(&partitions);
         at_work
     }

@@ -1,4 +1,12 @@
 //! Builds the service and runs it: intake, workers, committer, shutdown. The committer alone commits.
 
+pub mod accounts;
+pub mod committer;
+pub mod depth;
+pub mod intake;
 pub mod order;
+pub mod service;
 pub mod tenure;
+pub mod tenures;
+pub mod upkeep;
+pub mod worker;

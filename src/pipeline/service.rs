@@ -103,6 +103,7 @@ struct Service {
     consumer: Arc<GroupConsumer>,
     ledger: Arc<SledLedger>,
     crew: Arc<Crew>,
+    upkeep: tokio::task::JoinHandle<()>,
     stop: watch::Sender<bool>,
     drain: Duration,
 }
@@ -174,7 +175,11 @@ fn begin(config: &Config, start_at: StartAt, runtime: &Runtime) -> Result<Servic
         runtime.spawn(bound.serve(Arc::clone(&metrics), Arc::clone(&status)));
     }
 
-    let consumer = Arc::new(GroupConsumer::new(&client::consumer(&config.kafka), tokens, start_at)?);
+    let consumer = Arc::new(GroupConsumer::new(
+        &client::consumer(&config.kafka),
+        tokens,
+        start_at,
+    )?);
     let tenures = Arc::new(Tenures::default());
     let (stop, stopped) = watch::channel(false);
     let upkeep = Upkeep {
@@ -189,7 +194,7 @@ fn begin(config: &Config, start_at: StartAt, runtime: &Runtime) -> Result<Servic
         expire_every: expire_every(config),
         stop: stopped.clone(),
     };
-    runtime.spawn(upkeep.run());
+    let upkeep = runtime.spawn(upkeep.run());
     let committer = Committer::start(
         Arc::clone(&consumer),
         Arc::clone(&tenures),
@@ -216,14 +221,35 @@ fn begin(config: &Config, start_at: StartAt, runtime: &Runtime) -> Result<Servic
         stop: stopped,
     });
     let drain = config.shutdown.drain;
-    Ok(Service { intake, consumer, ledger, crew, stop, drain })
+    Ok(Service {
+        intake,
+        consumer,
+        ledger,
+        crew,
+        upkeep,
+        stop,
+        drain,
+    })
 }
 
 impl Service {
     fn run(self, runtime: &Runtime) -> Result<Run, RunError> {
-        let Self { intake, consumer, ledger, crew, stop, drain } = self;
+        let Self {
+            intake,
+            consumer,
+            ledger,
+            crew,
+            upkeep,
+            stop,
+            drain,
+        } = self;
         let (mut term, mut int) = runtime
-            .block_on(async { Ok((signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?)) })
+            .block_on(async {
+                Ok((
+                    signal(SignalKind::terminate())?,
+                    signal(SignalKind::interrupt())?,
+                ))
+            })
             .map_err(system("signals"))?;
         let reading = std::thread::Builder::new()
             .name("intake".into())
@@ -247,7 +273,10 @@ impl Service {
                 ended = &mut end => return Some(ended),
                 () = asked() => {}
             }
-            tracing::info!(?drain, "asked to end: nothing new is started, what is in flight is recorded");
+            tracing::info!(
+                ?drain,
+                "asked to end: nothing new is started, what is in flight is recorded"
+            );
             stop.send_replace(true);
             tokio::select! {
                 ended = &mut end => Some(ended),
@@ -255,9 +284,16 @@ impl Service {
             }
         });
         let outcome = match ended {
-            Some(Ok(Ok(Ended::Drained))) => Ok(Run::Drained),
-            Some(Ok(Ok(Ended::Forced { at_work }))) => Ok(Run::Forced { at_work: Some(at_work) }),
-            Some(Ok(Ok(Ended::Broken(error)))) => Err(RunError::Kafka(error)),
+            Some(Ok(Ok((ended, committer)))) => {
+                leave(consumer, committer, upkeep, runtime);
+                match ended {
+                    Ended::Drained => Ok(Run::Drained),
+                    Ended::Forced { at_work } => Ok(Run::Forced {
+                        at_work: Some(at_work),
+                    }),
+                    Ended::Broken(error) => Err(RunError::Kafka(error)),
+                }
+            }
             Some(Ok(Err(_)) | Err(_)) => Err(RunError::ReadingPanicked),
             None => {
                 tracing::warn!("asked to end a second time: ends at once, whatever is open");
@@ -265,29 +301,46 @@ impl Service {
             }
         };
         crew.flush(Duration::from_secs(1));
-        leave(consumer);
         if !ledger.close() {
-            tracing::warn!("the ledger did not close in time; what was acknowledged is durable all the same");
+            tracing::warn!(
+                "the ledger did not close in time; what was acknowledged is durable all the same"
+            );
         }
         outcome
     }
 }
 
 /// Leaves the group. The client's own closing has been seen to hang, so it has a thread and a time of its own.
-fn leave(consumer: Arc<GroupConsumer>) {
+fn leave(
+    consumer: Arc<GroupConsumer>,
+    committer: Committer,
+    upkeep: tokio::task::JoinHandle<()>,
+    runtime: &Runtime,
+) {
     consumer.close();
     let (told, left) = std::sync::mpsc::channel();
-    let leaving = std::thread::Builder::new().name("leave".into()).spawn(move || {
-        drop(consumer);
-        // Nobody may wait for this any more.
-        let _ = told.send(());
-    });
+    let handle = runtime.handle().clone();
+    let leaving = std::thread::Builder::new()
+        .name("leave".into())
+        .spawn(move || {
+            committer.stop();
+            upkeep.abort();
+            // An abort is no failure; a panic was logged where it happened.
+            let _ = handle.block_on(upkeep);
+            drop(consumer);
+            // Nobody may wait for this any more.
+            let _ = told.send(());
+        });
     if leaving.is_ok() && left.recv_timeout(LEAVE).is_err() {
         tracing::warn!("the group was not left in time; it will notice by itself");
     }
 }
 
-fn open_ledger(config: &Config, clock: &Clock, metrics: &Arc<Metrics>) -> Result<SledLedger, RunError> {
+fn open_ledger(
+    config: &Config,
+    clock: &Clock,
+    metrics: &Arc<Metrics>,
+) -> Result<SledLedger, RunError> {
     let watched = Arc::clone(metrics);
     let stopwatch = clock.stopwatch();
     let options = LedgerOptions {
@@ -306,7 +359,9 @@ fn open_ledger(config: &Config, clock: &Clock, metrics: &Arc<Metrics>) -> Result
 }
 
 fn token_source(config: &Config, runtime: &Runtime) -> Result<TokenSource, RunError> {
-    let Some(oauth) = &config.kafka.oauth else { return Ok(TokenSource::none()) };
+    let Some(oauth) = &config.kafka.oauth else {
+        return Ok(TokenSource::none());
+    };
     let endpoint = TokenEndpoint {
         url: oauth.token_url.clone(),
         client_id: oauth.client_id.clone(),
@@ -315,7 +370,12 @@ fn token_source(config: &Config, runtime: &Runtime) -> Result<TokenSource, RunEr
     };
     let http = crate::adapters::provider::plain_client()
         .map_err(|error| RunError::Config(format!("kafka.oauth: {error}")))?;
-    Ok(TokenSource::new(endpoint, http, runtime.handle().clone(), Clock::wall))
+    Ok(TokenSource::new(
+        endpoint,
+        http,
+        runtime.handle().clone(),
+        Clock::wall,
+    ))
 }
 
 /// Sees to it that the topics are there. Returns the number of partitions of the dead-letter topic.

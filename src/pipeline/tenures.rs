@@ -1,8 +1,8 @@
 //! The tenures that run now, by partition.
 
 use std::collections::HashMap;
-use std::sync::{Arc, MutexGuard, PoisonError, RwLock};
 use std::sync::Mutex;
+use std::sync::{Arc, MutexGuard, PoisonError, RwLock};
 
 use uuid::Uuid;
 
@@ -31,7 +31,12 @@ impl Tenures {
             *epochs += 1;
             AssignmentEpoch(*epochs)
         };
-        let tenure = Arc::new(Tenure::new(partition.clone(), epoch, Writer(writer), begun_at));
+        let tenure = Arc::new(Tenure::new(
+            partition.clone(),
+            epoch,
+            Writer(writer),
+            begun_at,
+        ));
         let mut running = self.running.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(former) = running.insert(partition, Arc::clone(&tenure)) {
             former.let_go();
@@ -41,7 +46,11 @@ impl Tenures {
 
     /// The tenure of this partition, if it runs.
     pub fn of(&self, partition: &TopicPartition) -> Option<Arc<Tenure>> {
-        self.running.read().unwrap_or_else(PoisonError::into_inner).get(partition).cloned()
+        self.running
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(partition)
+            .cloned()
     }
 
     /// All that run.

@@ -79,14 +79,24 @@ impl Upkeep {
         self.metrics.tick(now);
         let tenures = self.tenures.all();
         let open: usize = tenures.iter().map(|tenure| tenure.open_count()).sum();
-        let oldest = tenures.iter().filter_map(|tenure| tenure.oldest_open()).min();
+        let oldest = tenures
+            .iter()
+            .filter_map(|tenure| tenure.oldest_open())
+            .min();
         let age = oldest.map_or(Duration::ZERO, |oldest| now.since(oldest));
         self.metrics.open_intents(count(open), age);
         for tenure in &tenures {
-            self.metrics.uncommitted_span(&tenure.partition, count(tenure.span()));
+            self.metrics
+                .uncommitted_span(&tenure.partition, count(tenure.span()));
         }
-        let partitions: Vec<_> = tenures.iter().map(|tenure| tenure.partition.clone()).collect();
-        for gone in shown.iter().filter(|partition| !partitions.contains(partition)) {
+        let partitions: Vec<_> = tenures
+            .iter()
+            .map(|tenure| tenure.partition.clone())
+            .collect();
+        for gone in shown
+            .iter()
+            .filter(|partition| !partitions.contains(partition))
+        {
             self.metrics.partition_left(gone);
         }
         partitions
@@ -106,19 +116,26 @@ impl Upkeep {
             let asked = tokio::task::spawn_blocking(move || {
                 consumer.watermarks(&partition, Duration::from_secs(5))
             });
-            let Ok(Ok((low, high))) = asked.await else { continue };
+            let Ok(Ok((low, high))) = asked.await else {
+                continue;
+            };
             let position = tenure.committable().or_else(|| tenure.begun_at());
             let position = position.unwrap_or(NextOffset(low.0));
             let lag = u64::try_from(high.0.saturating_sub(position.0)).unwrap_or(0);
             self.metrics.consumer_lag(&tenure.partition, lag);
             let read = tenure.read_to();
-            let known = progress.entry(tenure.partition.clone()).or_insert_with(|| Progress {
-                read,
-                since: Instant::now(),
-            });
+            let known = progress
+                .entry(tenure.partition.clone())
+                .or_insert_with(|| Progress {
+                    read,
+                    since: Instant::now(),
+                });
             let waits = lag > 0 && tenure.span() == 0;
             if known.read != read || !waits {
-                *known = Progress { read, since: Instant::now() };
+                *known = Progress {
+                    read,
+                    since: Instant::now(),
+                };
             } else if known.since.elapsed() >= self.stall_after {
                 stalled = true;
             }
@@ -126,7 +143,9 @@ impl Upkeep {
         self.metrics.stalled(stalled);
         if stalled {
             if self.status.set(NotReady::Stalled) {
-                tracing::error!("records wait at the broker and none is read: the consumer has stalled");
+                tracing::error!(
+                    "records wait at the broker and none is read: the consumer has stalled"
+                );
             }
         } else {
             self.status.clear(NotReady::Stalled);
@@ -134,7 +153,11 @@ impl Upkeep {
     }
 
     async fn let_forget(&self) {
-        let (ledger, depth, now) = (Arc::clone(&self.ledger), Arc::clone(&self.depth), self.clock.now());
+        let (ledger, depth, now) = (
+            Arc::clone(&self.ledger),
+            Arc::clone(&self.depth),
+            self.clock.now(),
+        );
         let forgotten = tokio::task::spawn_blocking(move || {
             let forgotten = ledger.expire(now)?;
             if forgotten > 0 {
@@ -144,8 +167,13 @@ impl Upkeep {
         });
         match forgotten.await {
             Ok(Ok(0)) => {}
-            Ok(Ok(entries)) => tracing::info!(entries, "the ledger has forgotten what is past its retention"),
-            Ok(Err(error)) => tracing::warn!(%error, "the ledger could not forget; tried again later"),
+            Ok(Ok(entries)) => tracing::info!(
+                entries,
+                "the ledger has forgotten what is past its retention"
+            ),
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "the ledger could not forget; tried again later")
+            }
             Err(_) => tracing::error!("forgetting panicked; tried again later"),
         }
     }

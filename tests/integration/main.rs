@@ -16,10 +16,14 @@
     clippy::missing_panics_doc
 )]
 
+mod http;
 mod kafka_cluster;
 mod kafka_view;
+mod on_embedded;
 mod on_kafka;
+mod product;
 mod shipped_profiles;
+mod stub;
 mod through_toxiproxy;
 mod toxiproxy;
 mod waiting;

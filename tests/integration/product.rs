@@ -16,6 +16,7 @@ use rdkafka::producer::DefaultProducerContext;
 use rdkafka::producer::{FutureProducer, FutureRecord};
 use tempfile::TempDir;
 
+use crate::http::get;
 use crate::kafka_view::Kafka;
 use crate::waiting::until;
 
@@ -35,7 +36,10 @@ impl Embedded {
         for topic in ["send-intents", "send-intents.dlq"] {
             cluster.create_topic(topic, partitions, 1).expect("a topic");
         }
-        Self { kafka: Kafka::at(cluster.bootstrap_servers()), cluster }
+        Self {
+            kafka: Kafka::at(cluster.bootstrap_servers()),
+            cluster,
+        }
     }
 
     /// The cluster itself, to break it.
@@ -70,7 +74,10 @@ pub struct Sent {
 impl Sent {
     /// A record with this JSON as its value.
     pub fn json(value: &serde_json::Value) -> Self {
-        Self { value: Some(value.to_string().into_bytes()), ..Self::default() }
+        Self {
+            value: Some(value.to_string().into_bytes()),
+            ..Self::default()
+        }
     }
 
     /// The same under a Kafka key.
@@ -110,14 +117,20 @@ pub async fn publish(kafka: &Kafka, topic: &str, records: &[Sent]) {
         out.timestamp = record.timestamp_ms;
         let mut headers = rdkafka::message::OwnedHeaders::new();
         for (key, value) in &record.headers {
-            headers = headers.insert(rdkafka::message::Header { key, value: Some(value) });
+            headers = headers.insert(rdkafka::message::Header {
+                key,
+                value: Some(value),
+            });
         }
         out.headers = Some(headers);
         let delivery = producer.send_result(out);
         deliveries.push(delivery.unwrap_or_else(|(why, _)| panic!("not queued: {why}")));
     }
     for delivery in deliveries {
-        delivery.await.expect("an answer").expect("an acknowledgement");
+        delivery
+            .await
+            .expect("an answer")
+            .expect("an acknowledgement");
     }
 }
 
@@ -145,6 +158,9 @@ impl Setup {
             more: String::new(),
             environment: Vec::new(),
         }
+        // The embedded broker lets a group that its last member has left wait for a whole session.
+        .set("KAFKA__PROPERTIES__SESSION_TIMEOUT_MS", "6000")
+        .set("KAFKA__PROPERTIES__HEARTBEAT_INTERVAL_MS", "500")
     }
 
     /// The same with a profile of its own under the name `stub`.
@@ -155,7 +171,8 @@ impl Setup {
 
     /// The same with one setting more, as in the environment: `KAFKA__SPAN_MAX`, `100`.
     pub fn set(mut self, name: &str, value: &str) -> Self {
-        self.environment.push((format!("SENDONCE__{name}"), value.to_owned()));
+        self.environment
+            .push((format!("SENDONCE__{name}"), value.to_owned()));
         self
     }
 }
@@ -176,7 +193,10 @@ impl Home {
     pub fn new(setup: &Setup) -> Self {
         let directory = TempDir::new().expect("a folder");
         let admin_port = free_port();
-        let home = Self { directory, admin_port };
+        let home = Self {
+            directory,
+            admin_port,
+        };
         home.configure(setup);
         home
     }
@@ -199,8 +219,12 @@ impl Home {
         );
         for (name, profile) in &setup.profiles {
             fs::write(profiles.join(format!("{name}.toml")), profile).expect("a profile");
-            writeln!(config, "[provider.{name}]\nbase_url = \"{}\"", setup.provider_url)
-                .expect("text");
+            writeln!(
+                config,
+                "[provider.{name}]\nbase_url = \"{}\"",
+                setup.provider_url
+            )
+            .expect("text");
         }
         if !setup.more.contains("[routes]") {
             config.push_str("[routes]\nsms = \"stub\"\nemail = \"stub\"\npush = \"stub\"\n");
@@ -221,8 +245,17 @@ impl Home {
 
     /// Starts the worker.
     pub fn start(&self, setup: &Setup) -> Worker {
-        let log = File::options().append(true).create(true).open(self.path("log")).expect("a log");
-        let child = self.command(setup).arg("run").stdout(Stdio::null()).stderr(log).spawn();
+        let log = File::options()
+            .append(true)
+            .create(true)
+            .open(self.path("log"))
+            .expect("a log");
+        let child = self
+            .command(setup)
+            .arg("run")
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn();
         Worker {
             child: child.expect("the binary starts"),
             admin: format!("http://127.0.0.1:{}", self.admin_port),
@@ -241,6 +274,15 @@ impl Home {
             .current_dir(self.directory.path())
             .envs(setup.environment.iter().map(|(name, value)| (name, value)));
         command
+    }
+}
+
+impl Drop for Home {
+    /// Shows the log where a test has failed.
+    fn drop(&mut self) {
+        if std::thread::panicking() || std::env::var_os("SHOW_LOGS").is_some() {
+            println!("{}", self.log());
+        }
     }
 }
 
@@ -270,27 +312,39 @@ impl Worker {
 
     /// Waits until it has ended by itself.
     pub async fn ended(&mut self, at_most: Duration) -> ExitStatus {
-        let ended = until("the worker to end", at_most, async || self.child.try_wait().expect("a child"), Option::is_some);
+        let ended = until(
+            "the worker to end",
+            at_most,
+            async || self.child.try_wait().expect("a child"),
+            Option::is_some,
+        );
         ended.await.expect("ended")
     }
 
     /// Waits until it says that it is ready.
     pub async fn ready(&self) {
-        let ready = async || match reqwest::get(format!("{}/ready", self.admin)).await {
+        let ready = async || match get(format!("{}/ready", self.admin)).await {
             Ok(answer) => answer.status().as_u16(),
             Err(_) => 0,
         };
-        until("the worker to be ready", SOON, ready, |status| *status == 200).await;
+        until("the worker to be ready", SOON, ready, |status| {
+            *status == 200
+        })
+        .await;
     }
 
     /// The sum of all series of this metric whose labels include `labels`; 0 if there is none.
     pub async fn metric(&self, name: &str, labels: &[(&str, &str)]) -> f64 {
-        let Ok(answer) = reqwest::get(format!("{}/metrics", self.admin)).await else { return 0.0 };
+        let Ok(answer) = get(format!("{}/metrics", self.admin)).await else {
+            return 0.0;
+        };
         let text = answer.text().await.unwrap_or_default();
         series(&text)
             .filter(|(series, _)| {
                 series.split('{').next() == Some(name)
-                    && labels.iter().all(|(label, value)| series.contains(&format!("{label}=\"{value}\"")))
+                    && labels
+                        .iter()
+                        .all(|(label, value)| series.contains(&format!("{label}=\"{value}\"")))
             })
             .map(|(_, value)| value)
             .sum()
@@ -299,12 +353,20 @@ impl Worker {
     /// Waits until a metric has at least this value.
     pub async fn until_metric(&self, name: &str, labels: &[(&str, &str)], least: f64) {
         let look = async || self.metric(name, labels).await;
-        until(&format!("{name} {labels:?} to reach {least}"), SOON, look, |value| *value >= least).await;
+        until(
+            &format!("{name} {labels:?} to reach {least}"),
+            SOON,
+            look,
+            |value| *value >= least,
+        )
+        .await;
     }
 
     /// The whole text of its metrics.
     pub async fn metrics(&self) -> String {
-        let answer = reqwest::get(format!("{}/metrics", self.admin)).await.expect("an answer");
+        let answer = get(format!("{}/metrics", self.admin))
+            .await
+            .expect("an answer");
         answer.text().await.expect("text")
     }
 
@@ -337,9 +399,13 @@ pub fn series(text: &str) -> impl Iterator<Item = (&str, f64)> {
 /// A record's headers by name.
 pub fn headers(record: &rdkafka::message::OwnedMessage) -> BTreeMap<String, String> {
     use rdkafka::message::{Headers as _, Message as _};
-    let text = |value: Option<&[u8]>| String::from_utf8_lossy(value.unwrap_or_default()).into_owned();
+    let text =
+        |value: Option<&[u8]>| String::from_utf8_lossy(value.unwrap_or_default()).into_owned();
     record.headers().map_or_else(BTreeMap::new, |headers| {
-        headers.iter().map(|header| (header.key.to_owned(), text(header.value))).collect()
+        headers
+            .iter()
+            .map(|header| (header.key.to_owned(), text(header.value)))
+            .collect()
     })
 }
 

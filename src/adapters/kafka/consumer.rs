@@ -209,7 +209,11 @@ impl GroupConsumer {
     /// Lets everything go and makes ready to be dropped, which leaves the group. Commit before.
     pub fn close(&self) {
         self.inner.context().closing.store(true, Ordering::SeqCst);
-        if let Err(error) = self.inner.unassign() {
+        let released = self
+            .inner
+            .assignment()
+            .and_then(|all| release(&self.inner, &all));
+        if let Err(error) = released {
             tracing::warn!(%error, "the assignment could not be let go while closing");
         }
     }
@@ -310,6 +314,9 @@ fn release(
     consumer: &BaseConsumer<GroupContext>,
     partitions: &TopicPartitionList,
 ) -> KafkaResult<()> {
+    if partitions.count() == 0 {
+        return Ok(());
+    }
     match consumer.rebalance_protocol() {
         RebalanceProtocol::Cooperative => consumer.incremental_unassign(partitions),
         RebalanceProtocol::Eager | RebalanceProtocol::None => consumer.unassign(),

@@ -72,14 +72,24 @@ impl Crew {
                     self.pause_until(&job.tenure, until).await?;
                 }
                 Step::Conclude { id, answer } => {
-                    let fact = Fact::Answered { attempt: id.attempt, answer };
+                    let fact = Fact::Answered {
+                        attempt: id.attempt,
+                        answer,
+                    };
                     let by = (id.round, id.writer);
                     let (known, durable) =
                         self.persist_by(job, &case.subject, story, by, fact).await?;
                     (story, proof) = (Some(known), Some(durable));
                 }
-                Step::SetAside { round, reason, detail } => {
-                    let fact = Fact::DeadLettering { reason, detail: detail.into() };
+                Step::SetAside {
+                    round,
+                    reason,
+                    detail,
+                } => {
+                    let fact = Fact::DeadLettering {
+                        reason,
+                        detail: detail.into(),
+                    };
                     let (known, durable) =
                         self.persist(job, &case.subject, story, round, fact).await?;
                     (story, proof) = (Some(known), Some(durable));
@@ -88,18 +98,22 @@ impl Crew {
                     let letter = self.letter(case, story.as_deref(), &cause);
                     let at = self.produce(job, &letter).await?;
                     let what = (round, cause.reason);
-                    let (known, durable) =
-                        self.bury(job, &case.subject, story, what, at).await?;
+                    let (known, durable) = self.bury(job, &case.subject, story, what, at).await?;
                     (story, proof) = (Some(known), Some(durable));
                 }
-                Step::Start { round, attempt, deadline } => {
+                Step::Start {
+                    round,
+                    attempt,
+                    deadline,
+                } => {
                     let Some(ready) = permit.take() else {
                         permit = Some(self.permit(job, case).await?);
                         continue;
                     };
                     if let Passage::ClosedUntil(until) = case.account.ask(now) {
                         drop(ready);
-                        self.pause_until(&job.tenure, until.plus(self.spread(until.since(now)))).await?;
+                        self.pause_until(&job.tenure, until.plus(self.spread(until.since(now))))
+                            .await?;
                         continue;
                     }
                     let request = match &request {
@@ -111,9 +125,14 @@ impl Crew {
                             }
                         },
                     };
-                    let next = Next { round, attempt, deadline };
-                    let (known, durable) =
-                        self.attempt(job, case, story, request, &next, ready).await?;
+                    let next = Next {
+                        round,
+                        attempt,
+                        deadline,
+                    };
+                    let (known, durable) = self
+                        .attempt(job, case, story, request, &next, ready)
+                        .await?;
                     (story, proof) = (Some(known), Some(durable));
                 }
             }
@@ -142,8 +161,14 @@ impl Crew {
             },
         };
         let attempt = next.attempt;
-        let fact = Fact::Started { attempt, deadline: next.deadline, rendering };
-        let (story, _) = self.persist(job, &case.subject, story, next.round, fact).await?;
+        let fact = Fact::Started {
+            attempt,
+            deadline: next.deadline,
+            rendering,
+        };
+        let (story, _) = self
+            .persist(job, &case.subject, story, next.round, fact)
+            .await?;
 
         let started = self.parts.clock.now();
         let terms = &account.terms;
@@ -158,7 +183,10 @@ impl Crew {
                     now: self.parts.clock.now(),
                     wait_max: self.parts.wait_max,
                 };
-                (classify(&account.profile, &answer, &circumstances), answer.is_heard())
+                (
+                    classify(&account.profile, &answer, &circumstances),
+                    answer.is_heard(),
+                )
             }
         };
         drop(permit);
@@ -169,7 +197,8 @@ impl Crew {
         let jitter = self.parts.clock.jitter();
         let answer = dispatch::answered(&classified, heard, &story, terms, now, jitter);
         let fact = Fact::Answered { attempt, answer };
-        self.persist(job, &case.subject, Some(story), next.round, fact).await
+        self.persist(job, &case.subject, Some(story), next.round, fact)
+            .await
     }
 
     /// Leave to make a request: the account has so many at once.
@@ -191,7 +220,9 @@ impl Crew {
         let pinned = story.and_then(|story| story.rendering.as_ref());
         let key = case.subject.key.as_ref().ok_or("no_key")?;
         let profile = match pinned {
-            Some(rendering) => case.account.version(rendering.profile, &*self.parts.ledger)?,
+            Some(rendering) => case
+                .account
+                .version(rendering.profile, &*self.parts.ledger)?,
             None => Arc::clone(&case.account.profile),
         };
         let request = render(&profile, intent, key).map_err(|fault| fault.to_string())?;
@@ -216,13 +247,17 @@ impl Crew {
             "the request cannot be rendered; nothing is sent"
         );
         match story {
-            Some(story) => self.give_up(job, story, Reason::PayloadConflict, "request_changed").await,
+            Some(story) => {
+                self.give_up(job, story, Reason::PayloadConflict, "request_changed")
+                    .await
+            }
             None => {
                 let subject = super::reading::subject_of_record(
                     &job.record,
                     Some(Arc::clone(&intent.event_id.0)),
                 );
-                self.set_record_aside(job, &subject, Reason::Malformed, detail).await
+                self.set_record_aside(job, &subject, Reason::Malformed, detail)
+                    .await
             }
         }
     }
@@ -252,7 +287,12 @@ impl Crew {
                 );
             }
         }
-        let Classified { verdict, status, detail, .. } = classified;
+        let Classified {
+            verdict,
+            status,
+            detail,
+            ..
+        } = classified;
         let event_id = case.subject.event_id.as_deref();
         let (key, position) = (KeyOf(case), &job.record.position);
         if *verdict == Verdict::Accepted {

@@ -99,14 +99,27 @@ impl Crew {
 
     /// Starts work on a record that its tenure has opened. `room` is given back when the work ends.
     pub fn take(self: &Arc<Self>, record: Record, tenure: Arc<Tenure>, room: OwnedSemaphorePermit) {
-        let by_key = self.parts.ordered_by_key.then_some(record.key.as_ref()).flatten();
+        let by_key = self
+            .parts
+            .ordered_by_key
+            .then_some(record.key.as_ref())
+            .flatten();
         let turn = by_key.map(|key| {
-            self.turns.enter((record.position.partition.clone(), key.clone()))
+            self.turns
+                .enter((record.position.partition.clone(), key.clone()))
         });
         let at_work = tenure.at_work();
-        let job = Job { record, tenure, turn, _room: room, _at_work: at_work };
+        let job = Job {
+            record,
+            tenure,
+            turn,
+            _room: room,
+            _at_work: at_work,
+        };
         let crew = Arc::clone(self);
-        self.parts.runtime.spawn(async move { crew.work(job).await });
+        self.parts
+            .runtime
+            .spawn(async move { crew.work(job).await });
     }
 
     /// A name for a tenure that begins.
@@ -124,7 +137,9 @@ impl Crew {
     async fn work(&self, job: Job) {
         let mut failures: u32 = 0;
         loop {
-            let work = std::panic::AssertUnwindSafe(self.dispatch(&job)).catch_unwind().await;
+            let work = std::panic::AssertUnwindSafe(self.dispatch(&job))
+                .catch_unwind()
+                .await;
             match work {
                 Ok(Ok(settlement)) => {
                     if let Err(fault) = job.tenure.settle(job.record.position.offset, settlement) {
@@ -169,7 +184,8 @@ impl Crew {
         round: u32,
         fact: Fact,
     ) -> Result<(Arc<Story>, Persisted), Stopped> {
-        self.persist_by(job, subject, story, (round, job.tenure.writer), fact).await
+        self.persist_by(job, subject, story, (round, job.tenure.writer), fact)
+            .await
     }
 
     /// The same, in another writer's name: for what is concluded of an attempt whose maker died.
@@ -182,9 +198,20 @@ impl Crew {
         fact: Fact,
     ) -> Result<(Arc<Story>, Persisted), Stopped> {
         let at = self.parts.clock.now();
-        let entry = Entry { subject: subject.clone(), at, round, writer, fact };
+        let entry = Entry {
+            subject: subject.clone(),
+            at,
+            round,
+            writer,
+            fact,
+        };
         loop {
-            match self.parts.ledger.persist(story.clone(), entry.clone()).await {
+            match self
+                .parts
+                .ledger
+                .persist(story.clone(), entry.clone())
+                .await
+            {
                 Ok(recorded) => {
                     self.parts.status.clear(NotReady::LedgerNotWritable);
                     return Ok((recorded.story, recorded.persisted));
@@ -233,7 +260,10 @@ impl Crew {
     /// What is added to a wait that many share, so that they do not come back in lockstep: up to a tenth of it, and up to
     /// a second.
     fn spread(&self, wait: Duration) -> Duration {
-        self.parts.clock.jitter().of((wait / 10).max(Duration::from_secs(1)))
+        self.parts
+            .clock
+            .jitter()
+            .of((wait / 10).max(Duration::from_secs(1)))
     }
 
     /// Waits until that moment by the wall clock, unless the tenure ends before.
@@ -244,7 +274,8 @@ impl Crew {
                 return Ok(());
             }
             // In slices, so that a stepped clock is noticed.
-            self.pause(tenure, until.since(now).min(Duration::from_secs(30))).await?;
+            self.pause(tenure, until.since(now).min(Duration::from_secs(30)))
+                .await?;
         }
     }
 }

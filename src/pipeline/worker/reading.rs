@@ -49,7 +49,8 @@ impl Crew {
                     "" => refusal.fault.detail.name().to_owned(),
                     place => format!("{} at {place}", refusal.fault.detail.name()),
                 };
-                self.set_record_aside(job, &subject, refusal.reason(), &detail).await
+                self.set_record_aside(job, &subject, refusal.reason(), &detail)
+                    .await
             }
             Decoded::Intent(intent) => self.read_intent(job, &intent).await,
         }
@@ -63,18 +64,29 @@ impl Crew {
             self.parts.clock.now(),
             reading.retention,
         );
-        let Found { key, known, behind, _flights } = self.find(job, candidates).await?;
+        let Found {
+            key,
+            known,
+            behind,
+            _flights,
+        } = self.find(job, candidates).await?;
         let fingerprint = intent.fingerprint();
         if let Some((story, _)) = &known
             && story.subject.fingerprint != fingerprint
         {
             let subject = subject_of_record(&job.record, Some(Arc::clone(&intent.event_id.0)));
             let reason = Reason::PayloadConflict;
-            return self.set_record_aside(job, &subject, reason, "id_reused").await;
+            return self
+                .set_record_aside(job, &subject, reason, "id_reused")
+                .await;
         }
         if let Some((story, persisted)) = known {
             if story.is_settled() {
-                let reason = if behind { Suppressed::InFlight } else { Suppressed::Ledger };
+                let reason = if behind {
+                    Suppressed::InFlight
+                } else {
+                    Suppressed::Ledger
+                };
                 self.parts.metrics.suppressed(reason);
                 return Ok(Settlement::Persisted(persisted));
             }
@@ -99,8 +111,14 @@ impl Crew {
         let Some(account) = account else {
             let subject = subject_of_record(&job.record, Some(Arc::clone(&intent.event_id.0)));
             return match story {
-                None => self.set_record_aside(job, &subject, Reason::NoRoute, "no_route").await,
-                Some(story) => self.give_up(job, story, Reason::NoRoute, "provider_gone").await,
+                None => {
+                    self.set_record_aside(job, &subject, Reason::NoRoute, "no_route")
+                        .await
+                }
+                Some(story) => {
+                    self.give_up(job, story, Reason::NoRoute, "provider_gone")
+                        .await
+                }
             };
         };
         let case = Case {
@@ -140,12 +158,22 @@ impl Crew {
         for key in candidates {
             let known = self.recall(job, key.ledger_key()).await?;
             if known.is_some() {
-                return Ok(Found { key, known, behind, _flights: flights });
+                return Ok(Found {
+                    key,
+                    known,
+                    behind,
+                    _flights: flights,
+                });
             }
             in_force.get_or_insert(key);
         }
         match in_force {
-            Some(key) => Ok(Found { key, known: None, behind, _flights: flights }),
+            Some(key) => Ok(Found {
+                key,
+                known: None,
+                behind,
+                _flights: flights,
+            }),
             None => Err(Stopped::StoryMoved),
         }
     }
@@ -177,7 +205,10 @@ struct Found {
 }
 
 fn view(record: &Record) -> RecordView<'_> {
-    RecordView { value: record.value.as_deref(), headers: &record.headers }
+    RecordView {
+        value: record.value.as_deref(),
+        headers: &record.headers,
+    }
 }
 
 /// What the ledger remembers a record under that is set aside as a record: its place and its bytes.

@@ -31,7 +31,10 @@ impl Crew {
             }
             Some((story, _)) => story,
             None => {
-                let fact = Fact::DeadLettering { reason, detail: detail.into() };
+                let fact = Fact::DeadLettering {
+                    reason,
+                    detail: detail.into(),
+                };
                 self.persist(job, subject, None, 0, fact).await?.0
             }
         };
@@ -52,10 +55,19 @@ impl Crew {
         let story = match story.standing() {
             Standing::DeadLettering(_) => story,
             Standing::Open | Standing::Accepted(_) | Standing::DeadLettered(_) => {
-                let reason = if story.may_have_been_taken() { Reason::OutcomeUnknown } else { reason };
+                let reason = if story.may_have_been_taken() {
+                    Reason::OutcomeUnknown
+                } else {
+                    reason
+                };
                 let round = story.round();
-                let fact = Fact::DeadLettering { reason, detail: detail.into() };
-                self.persist(job, &subject, Some(story), round, fact).await?.0
+                let fact = Fact::DeadLettering {
+                    reason,
+                    detail: detail.into(),
+                };
+                self.persist(job, &subject, Some(story), round, fact)
+                    .await?
+                    .0
             }
         };
         self.finish_aside(job, &subject, story).await
@@ -73,7 +85,9 @@ impl Crew {
         let (round, reason) = (story.round(), cause.reason);
         let letter = self.letter_of(subject, Some(&story), cause);
         let at = self.produce(job, &letter).await?;
-        let (_, proof) = self.bury(job, subject, Some(story), (round, reason), at).await?;
+        let (_, proof) = self
+            .bury(job, subject, Some(story), (round, reason), at)
+            .await?;
         Ok(Settlement::Persisted(proof))
     }
 
@@ -100,7 +114,11 @@ impl Crew {
 
     fn letter_of(&self, subject: &Subject, story: Option<&Story>, cause: &DeadCause) -> Letter {
         let last = story.and_then(|story| {
-            story.attempts.values().filter_map(|facts| facts.answered.as_ref()).next_back()
+            story
+                .attempts
+                .values()
+                .filter_map(|facts| facts.answered.as_ref())
+                .next_back()
         });
         let rendering = story.and_then(|story| story.rendering.as_ref());
         let attempts = story.map_or(0, |story| story.attempts.len());
@@ -144,7 +162,11 @@ impl Crew {
     }
 
     /// The proof that the story under this subject is durable, from the ledger itself.
-    pub(super) async fn proof_of(&self, job: &Job, subject: &Subject) -> Result<Persisted, Stopped> {
+    pub(super) async fn proof_of(
+        &self,
+        job: &Job,
+        subject: &Subject,
+    ) -> Result<Persisted, Stopped> {
         match self.recall(job, subject.ledger_key()).await? {
             Some((_, persisted)) => Ok(persisted),
             None => Err(Stopped::StoryMoved),

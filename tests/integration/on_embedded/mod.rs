@@ -1,0 +1,3 @@
+//! The real binary on the embedded broker: what `cargo test` alone can show.
+
+mod main_job;
