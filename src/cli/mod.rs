@@ -8,6 +8,7 @@ use clap::Parser;
 mod bench;
 mod demo;
 pub mod key;
+pub mod run;
 mod stage;
 pub mod stub_provider;
 
@@ -28,6 +29,7 @@ struct Arguments {
 /// What is to be done.
 #[derive(Debug, clap::Subcommand)]
 enum Command {
+    Run(run::Arguments),
     Demo(demo::Arguments),
     Key(key::Arguments),
     StubProvider(stub_provider::Arguments),
@@ -52,6 +54,7 @@ pub fn run() -> anyhow::Result<ExitCode> {
     }
     let done = |()| ExitCode::SUCCESS;
     match command {
+        Command::Run(arguments) => run::run(&arguments, config.as_deref()),
         Command::Demo(arguments) => one_core()?.block_on(demo::run(arguments)),
         Command::Key(arguments) => key::run(&arguments, config.as_deref()).map(done),
         Command::StubProvider(arguments) => one_core()?
