@@ -115,6 +115,8 @@ pub struct Letter {
     pub intent_fingerprint: Option<IntentFingerprint>,
     /// The request's fingerprint, if one was rendered.
     pub request_fingerprint: Option<RequestFingerprint>,
+    /// At a conflict: the fingerprint of what the ledger knows under this key.
+    pub known_fingerprint: Option<IntentFingerprint>,
 }
 
 impl Letter {
@@ -158,6 +160,10 @@ impl Letter {
             (
                 "intent-fingerprint",
                 self.intent_fingerprint.map(|print| print.to_string()),
+            ),
+            (
+                "known-fingerprint",
+                self.known_fingerprint.map(|print| print.to_string()),
             ),
             (
                 "request-fingerprint",
@@ -269,6 +275,7 @@ mod tests {
             round: 0,
             intent_fingerprint: Some(IntentFingerprint([1; 32])),
             request_fingerprint: None,
+            known_fingerprint: None,
         }
     }
 

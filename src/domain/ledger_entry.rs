@@ -331,8 +331,13 @@ impl Story {
             .find(|answer| answer.verdict == Verdict::Accepted)
     }
 
-    /// Whether any attempt of any round may have been taken, for all we know.
+    /// Whether any attempt of any round may have been taken, for all we know: answered so, or not answered at all.
     pub fn may_have_been_taken(&self) -> bool {
+        self.has_unknown_answer() || self.attempts.values().any(|facts| facts.answered.is_none())
+    }
+
+    /// Whether any attempt of any round was answered without telling whether it was taken.
+    pub fn has_unknown_answer(&self) -> bool {
         self.attempts
             .values()
             .filter_map(|facts| facts.answered.as_ref())

@@ -11,7 +11,7 @@ use crate::config::Config;
 use crate::config::providers::ProviderConfig;
 use crate::config::secret::References;
 use crate::domain::account_gate::{AccountGate, Passage};
-use crate::domain::attempt::Classified;
+use crate::domain::attempt::{Classified, Verdict};
 use crate::domain::dispatch::{KeyTerms, Terms};
 use crate::domain::idempotency_key::ProfileHash;
 use crate::domain::intent::Intent;
@@ -19,6 +19,7 @@ use crate::domain::profile::{self, Binding, Profile};
 use crate::domain::retry::{Backoff, Pace};
 use crate::domain::time::Timestamp;
 use crate::telemetry::metrics::{Metrics, ProviderMetrics};
+use crate::telemetry::troubles::Troubles;
 
 /// All accounts, and which one an intent goes to.
 pub struct Accounts {
@@ -44,6 +45,8 @@ pub struct Account {
     pub metrics: ProviderMetrics,
     /// Whether it may be asked.
     pub gate: Mutex<AccountGate>,
+    /// What was not accepted lately.
+    pub troubles: Mutex<Troubles>,
     /// Profiles that rendered what is still open, by hash.
     pub versions: Mutex<HashMap<ProfileHash, Arc<Profile>>>,
 }
@@ -157,6 +160,7 @@ impl Account {
             client,
             metrics,
             gate: Mutex::default(),
+            troubles: Mutex::default(),
             versions: Mutex::default(),
             profile,
         })
@@ -173,6 +177,17 @@ impl Account {
         let interval = self.terms.pace.probe_interval;
         self.gate()
             .answered(classified.verdict, classified.wait, now, interval);
+    }
+
+    /// Takes note of an answer. Tells what was not accepted since the last telling, at most once a minute.
+    pub fn trouble(
+        &self,
+        verdict: Verdict,
+        detail: &'static str,
+        now: Timestamp,
+    ) -> Option<String> {
+        let mut troubles = self.troubles.lock().unwrap_or_else(PoisonError::into_inner);
+        troubles.note(verdict, detail, now)
     }
 
     /// The profile of this hash: the one in force, or an earlier one that the ledger keeps.

@@ -308,6 +308,9 @@ impl Intake {
         &self,
         partitions: &[TopicPartition],
     ) -> Result<Vec<(TopicPartition, Beginning)>, KafkaError> {
+        if partitions.is_empty() {
+            return Ok(Vec::new());
+        }
         let mut tries = 3;
         loop {
             tries -= 1;

@@ -8,3 +8,4 @@ pub mod duplicate_window;
 pub mod log;
 pub mod metrics;
 pub mod status;
+pub mod troubles;

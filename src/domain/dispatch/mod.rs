@@ -166,7 +166,7 @@ pub fn may_send(
         story,
         round: story.round(),
     };
-    if story.may_have_been_taken() && series.window_closed(terms, now) {
+    if story.has_unknown_answer() && series.window_closed(terms, now) {
         return Err("window_closed");
     }
     Ok(())

@@ -18,6 +18,7 @@ use crate::domain::time::Timestamp;
 use crate::telemetry::metrics::Outcome;
 
 use super::super::accounts::Account;
+use super::setting_aside::About;
 use super::{Crew, Job, Stopped};
 
 /// What a series of attempts is about.
@@ -50,9 +51,6 @@ impl Crew {
         let mut permit: Option<OwnedSemaphorePermit> = None;
         let mut proof: Option<Persisted> = None;
         loop {
-            if job.tenure.is_over() {
-                return Err(Stopped::TenureOver);
-            }
             let (now, jitter) = (self.parts.clock.now(), self.parts.clock.jitter());
             let terms = &case.account.terms;
             let step = dispatch::next(story.as_deref(), terms, &case.limits, now, jitter);
@@ -95,7 +93,7 @@ impl Crew {
                     (story, proof) = (Some(known), Some(durable));
                 }
                 Step::ProduceDeadLetter { round, cause } => {
-                    let letter = self.letter(case, story.as_deref(), &cause);
+                    let letter = self.letter(&case.subject, story.as_deref(), &cause);
                     let at = self.produce(job, &letter).await?;
                     let what = (round, cause.reason);
                     let (known, durable) = self.bury(job, &case.subject, story, what, at).await?;
@@ -106,6 +104,9 @@ impl Crew {
                     attempt,
                     deadline,
                 } => {
+                    if job.tenure.is_over() {
+                        return Err(Stopped::TenureOver);
+                    }
                     let Some(ready) = permit.take() else {
                         permit = Some(self.permit(job, case).await?);
                         continue;
@@ -252,11 +253,11 @@ impl Crew {
                     .await
             }
             None => {
-                let subject = super::reading::subject_of_record(
-                    &job.record,
-                    Some(Arc::clone(&intent.event_id.0)),
-                );
-                self.set_record_aside(job, &subject, Reason::Malformed, detail)
+                let about = match &case.subject.key {
+                    Some(key) => About::intent(intent, key),
+                    None => About::default(),
+                };
+                self.set_record_aside(job, &about, Reason::Malformed, detail)
                     .await
             }
         }
@@ -279,13 +280,11 @@ impl Crew {
             provider.replay();
         }
         if is_alarm(classified, first) {
-            {
-                provider.suspected_duplicate();
-                tracing::error!(
-                    event_id = case.subject.event_id.as_deref(), key = %KeyOf(case), provider = %case.account.name,
-                    "the provider already knew the key of a first attempt: a lost ledger, or another user of the namespace"
-                );
-            }
+            provider.suspected_duplicate();
+            tracing::error!(
+                event_id = case.subject.event_id.as_deref(), key = %KeyOf(case), provider = %case.account.name,
+                "the provider already knew the key of a first attempt: a lost ledger, or another user of the namespace"
+            );
         }
         let Classified {
             verdict,
@@ -295,10 +294,13 @@ impl Crew {
         } = classified;
         let event_id = case.subject.event_id.as_deref();
         let (key, position) = (KeyOf(case), &job.record.position);
-        if *verdict == Verdict::Accepted {
-            tracing::debug!(event_id, %key, %position, status, detail, "attempt accepted");
-        } else {
-            tracing::info!(event_id, %key, %position, %verdict, status, detail, "attempt not accepted");
+        tracing::debug!(event_id, %key, %position, %verdict, status, detail, "attempt answered");
+        let now = self.parts.clock.now();
+        if let Some(trouble) = case.account.trouble(*verdict, detail, now) {
+            tracing::warn!(
+                provider = %case.account.name, %trouble,
+                "attempts were not accepted; told at most once a minute"
+            );
         }
     }
 

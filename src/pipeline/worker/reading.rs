@@ -3,8 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sha2::{Digest as _, Sha256};
-
 use crate::domain::dead_letter::Reason;
 use crate::domain::dispatch::Limits;
 use crate::domain::idempotency_key::{IdempotencyKey, IntentFingerprint, LedgerKey};
@@ -18,6 +16,7 @@ use crate::telemetry::metrics::Suppressed;
 
 use super::super::order::Turn;
 use super::attempting::Case;
+use super::setting_aside::About;
 use super::{Crew, Job, Stopped};
 
 /// How records are read and keyed.
@@ -42,14 +41,16 @@ impl Crew {
                 Ok(Settlement::Ignored)
             }
             Decoded::Refused(refusal) => {
-                let event_id = refusal.event_id.as_ref().map(|id| Arc::clone(&id.0));
-                let subject = subject_of_record(&job.record, event_id);
+                let about = About {
+                    event_id: refusal.event_id.as_ref().map(|id| Arc::clone(&id.0)),
+                    ..About::default()
+                };
                 let place = &refusal.fault.place;
                 let detail = match place.as_str() {
                     "" => refusal.fault.detail.name().to_owned(),
                     place => format!("{} at {place}", refusal.fault.detail.name()),
                 };
-                self.set_record_aside(job, &subject, refusal.reason(), &detail)
+                self.set_record_aside(job, &about, refusal.reason(), &detail)
                     .await
             }
             Decoded::Intent(intent) => self.read_intent(job, &intent).await,
@@ -74,10 +75,13 @@ impl Crew {
         if let Some((story, _)) = &known
             && story.subject.fingerprint != fingerprint
         {
-            let subject = subject_of_record(&job.record, Some(Arc::clone(&intent.event_id.0)));
+            let about = About {
+                known: Some(story.subject.fingerprint),
+                ..About::intent(intent, &key)
+            };
             let reason = Reason::PayloadConflict;
             return self
-                .set_record_aside(job, &subject, reason, "id_reused")
+                .set_record_aside(job, &about, reason, "id_reused")
                 .await;
         }
         if let Some((story, persisted)) = known {
@@ -109,10 +113,10 @@ impl Crew {
             None => self.parts.accounts.route(intent),
         };
         let Some(account) = account else {
-            let subject = subject_of_record(&job.record, Some(Arc::clone(&intent.event_id.0)));
             return match story {
                 None => {
-                    self.set_record_aside(job, &subject, Reason::NoRoute, "no_route")
+                    let about = About::intent(intent, &key);
+                    self.set_record_aside(job, &about, Reason::NoRoute, "no_route")
                         .await
                 }
                 Some(story) => {
@@ -208,17 +212,5 @@ fn view(record: &Record) -> RecordView<'_> {
     RecordView {
         value: record.value.as_deref(),
         headers: &record.headers,
-    }
-}
-
-/// What the ledger remembers a record under that is set aside as a record: its place and its bytes.
-pub(super) fn subject_of_record(record: &Record, event_id: Option<Arc<str>>) -> Subject {
-    let hash: [u8; 32] = Sha256::digest(record.value.as_deref().unwrap_or_default()).into();
-    Subject {
-        event_id,
-        key: None,
-        fingerprint: IntentFingerprint(hash),
-        origin: record.position.clone(),
-        recorded_at: record.timestamp,
     }
 }

@@ -3,25 +3,67 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use sha2::{Digest as _, Sha256};
+
 use crate::domain::dead_letter::{Letter, Reason};
+use crate::domain::idempotency_key::{IdempotencyKey, IntentFingerprint};
+use crate::domain::intent::Intent;
 use crate::domain::ledger_entry::{DeadCause, Fact, Standing, Story, Subject};
 use crate::domain::offset_tracker::{Persisted, Settlement};
 use crate::domain::position::Position;
+use crate::domain::record::Record;
 use crate::telemetry::metrics::Suppressed;
 use crate::telemetry::status::NotReady;
 
-use super::attempting::Case;
 use super::{Crew, Job, Stopped};
+
+/// What is known of a record that is set aside as a record.
+#[derive(Clone, Debug, Default)]
+pub(super) struct About {
+    /// The event's id, if it could be read.
+    pub(super) event_id: Option<Arc<str>>,
+    /// The key that it would have been sent under.
+    pub(super) key: Option<IdempotencyKey>,
+    /// The fingerprint of its intent.
+    pub(super) fingerprint: Option<IntentFingerprint>,
+    /// At a conflict, the fingerprint of what the ledger knows under its key.
+    pub(super) known: Option<IntentFingerprint>,
+}
+
+impl About {
+    /// An intent that gets no story under its key.
+    pub(super) fn intent(intent: &Intent, key: &IdempotencyKey) -> Self {
+        Self {
+            event_id: Some(Arc::clone(&intent.event_id.0)),
+            key: Some(key.clone()),
+            fingerprint: Some(intent.fingerprint()),
+            known: None,
+        }
+    }
+
+    /// What the ledger remembers it under: its place and its bytes.
+    fn subject(&self, record: &Record) -> Subject {
+        let hash: [u8; 32] = Sha256::digest(record.value.as_deref().unwrap_or_default()).into();
+        Subject {
+            event_id: self.event_id.clone(),
+            key: None,
+            fingerprint: IntentFingerprint(hash),
+            origin: record.position.clone(),
+            recorded_at: record.timestamp,
+        }
+    }
+}
 
 impl Crew {
     /// Sets a record aside that has no story of its own: unreadable, without a route, or in conflict with a story.
     pub(super) async fn set_record_aside(
         &self,
         job: &Job,
-        subject: &Subject,
+        about: &About,
         reason: Reason,
         detail: &str,
     ) -> Result<Settlement, Stopped> {
+        let subject = about.subject(&job.record);
         let key = subject.ledger_key();
         let (_flight, _) = self.take_flight(job, key).await?;
         let story = match self.recall(job, key).await? {
@@ -31,16 +73,21 @@ impl Crew {
             }
             Some((story, _)) => story,
             None => {
-                let fact = Fact::DeadLettering {
-                    reason,
-                    detail: detail.into(),
-                };
-                self.persist(job, subject, None, 0, fact).await?.0
+                let detail = detail.into();
+                let fact = Fact::DeadLettering { reason, detail };
+                self.persist(job, &subject, None, 0, fact).await?.0
             }
         };
         let position = &job.record.position;
         tracing::warn!(%position, event_id = subject.event_id.as_deref(), %reason, detail, "record set aside");
-        self.finish_aside(job, subject, story).await
+        let letter = |cause: &DeadCause| Letter {
+            key: about.key.clone(),
+            intent_fingerprint: about.fingerprint,
+            known_fingerprint: about.known,
+            ..self.letter(&subject, Some(&story), cause)
+        };
+        self.finish_aside(job, &subject, Arc::clone(&story), letter)
+            .await
     }
 
     /// Ends a series that cannot go on. If an attempt may have been taken, the reason is `outcome_unknown`.
@@ -70,7 +117,9 @@ impl Crew {
                     .0
             }
         };
-        self.finish_aside(job, &subject, story).await
+        let letter = |cause: &DeadCause| self.letter(&subject, Some(&story), cause);
+        self.finish_aside(job, &subject, Arc::clone(&story), letter)
+            .await
     }
 
     async fn finish_aside(
@@ -78,12 +127,13 @@ impl Crew {
         job: &Job,
         subject: &Subject,
         story: Arc<Story>,
+        letter: impl FnOnce(&DeadCause) -> Letter,
     ) -> Result<Settlement, Stopped> {
         let Standing::DeadLettering(cause) = story.standing() else {
             return Err(Stopped::StoryMoved);
         };
         let (round, reason) = (story.round(), cause.reason);
-        let letter = self.letter_of(subject, Some(&story), cause);
+        let letter = letter(cause);
         let at = self.produce(job, &letter).await?;
         let (_, proof) = self
             .bury(job, subject, Some(story), (round, reason), at)
@@ -108,11 +158,13 @@ impl Crew {
         Ok(durable)
     }
 
-    pub(super) fn letter(&self, case: &Case, story: Option<&Story>, cause: &DeadCause) -> Letter {
-        self.letter_of(&case.subject, story, cause)
-    }
-
-    fn letter_of(&self, subject: &Subject, story: Option<&Story>, cause: &DeadCause) -> Letter {
+    /// What the dead letter of this story tells.
+    pub(super) fn letter(
+        &self,
+        subject: &Subject,
+        story: Option<&Story>,
+        cause: &DeadCause,
+    ) -> Letter {
         let last = story.and_then(|story| {
             story
                 .attempts
@@ -138,6 +190,7 @@ impl Crew {
             round: story.map_or(0, Story::round),
             intent_fingerprint: subject.key.is_some().then_some(subject.fingerprint),
             request_fingerprint: rendering.map(|rendering| rendering.request),
+            known_fingerprint: None,
         }
     }
 
