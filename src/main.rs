@@ -1,5 +1,7 @@
 //! The `sendonce` binary.
 
-fn main() -> anyhow::Result<std::process::ExitCode> {
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
     sendonce::cli::run()
 }

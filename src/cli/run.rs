@@ -1,16 +1,11 @@
 //! `sendonce run`: reads the configuration and runs the service until it is asked to end.
 
-use std::path::Path;
-use std::process::ExitCode;
-
 use crate::adapters::kafka::consumer::StartAt;
 use crate::config::Config;
 use crate::domain::time::Timestamp;
 use crate::pipeline::service::{self, Run};
-use crate::telemetry::log;
 
-/// A shutdown that left work open: another start goes on from the ledger (`EX_TEMPFAIL` of sysexits.h).
-const WORK_LEFT_OPEN: u8 = 75;
+use super::exit::Exit;
 
 /// Read intents from Kafka and send each once, until SIGTERM or SIGINT.
 #[derive(Clone, Debug, clap::Args)]
@@ -26,20 +21,18 @@ pub struct Arguments {
 /// # Errors
 ///
 /// A configuration that cannot be meant, and what stopped the service or kept it from starting.
-pub fn run(arguments: &Arguments, config: Option<&Path>) -> anyhow::Result<ExitCode> {
-    let config = Config::load(config)?;
+pub fn run(config: &Config, arguments: &Arguments) -> anyhow::Result<Exit> {
     if let Some(faults) = config.missing_to_run() {
         return Err(faults.into());
     }
-    log::begin(&config.log)?;
-    match service::run(&config, arguments.start_at)? {
-        Run::Drained => Ok(ExitCode::SUCCESS),
+    match service::run(config, arguments.start_at)? {
+        Run::Drained => Ok(Exit::Done),
         Run::Forced { at_work } => {
             tracing::warn!(
                 at_work,
                 "ended with work left open; the next start goes on from the ledger"
             );
-            Ok(ExitCode::from(WORK_LEFT_OPEN))
+            Ok(Exit::Temporary)
         }
     }
 }

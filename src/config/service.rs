@@ -47,6 +47,16 @@ pub enum LogFormat {
     Json,
 }
 
+impl Default for LogConfig {
+    /// As in the default file, for commands that read no configuration.
+    fn default() -> Self {
+        Self {
+            format: LogFormat::Pretty,
+            level: Targets::new().with_default(LevelFilter::INFO),
+        }
+    }
+}
+
 impl DispatchConfig {
     pub(super) fn read(section: &mut Section<'_>) -> Option<Self> {
         let concurrency = section.number("concurrency", 1..=4_096);

@@ -57,7 +57,7 @@ pub enum RunError {
     #[error("topic {0} does not exist; create it, or set kafka.create_topics = true")]
     TopicMissing(String),
     /// Kafka cannot be reached or does not let us in.
-    #[error("Kafka: {0}")]
+    #[error("Kafka")]
     Kafka(#[from] KafkaError),
     /// The ledger cannot be opened.
     #[error(transparent)]
@@ -72,7 +72,7 @@ pub enum RunError {
     #[error(transparent)]
     Metrics(#[from] MetricsError),
     /// The system refused something.
-    #[error("{what}: {source}")]
+    #[error("{what}")]
     System {
         /// What was wanted.
         what: &'static str,

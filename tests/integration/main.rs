@@ -3,6 +3,7 @@
 //! - `on_kafka`: suites against Apache Kafka, left out unless `SENDONCE_TEST_KAFKA=1`;
 //! - `through_toxiproxy`: suites over connections that fail, left out unless `SENDONCE_TEST_TOXIPROXY=1`;
 //! - `kafka_cluster`, `toxiproxy`: start and end what those suites talk to, through the scripts under `tests/`;
+//! - `command_line`: what is typed, as the binary answers it, with librdkafka's embedded cluster;
 //! - `kafka_view`: what any broker holds;
 //! - `shipped_profiles`: the profiles under config/providers/;
 //! - `waiting`: waits for other processes.
@@ -16,6 +17,7 @@
     clippy::missing_panics_doc
 )]
 
+mod command_line;
 mod http;
 mod kafka_cluster;
 mod kafka_view;

@@ -8,4 +8,7 @@ pub mod client;
 pub mod consumer;
 pub mod dead_letters;
 pub mod oauth;
+pub mod publisher;
+pub mod speaker;
+pub mod survey;
 pub mod topics;

@@ -5,7 +5,6 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
 use comfy_table::Table;
 use comfy_table::presets::NOTHING;
 use serde::Serialize;
@@ -16,6 +15,8 @@ use crate::config::{Config, Fault, Faults};
 use crate::domain::intent::decode::{Decoded, IntakeRules, RecordView, decode};
 use crate::domain::key_ring::KeyRing;
 use crate::domain::time::Timestamp;
+
+use super::exit::{Exit, UsageError};
 
 /// Print the key under which an intent is sent.
 ///
@@ -70,9 +71,9 @@ struct Event {
 ///
 /// # Errors
 ///
-/// A configuration without secrets, a file that cannot be read, and what is no intent. In a file the others are printed
-/// nevertheless, and what is none is named on standard error by its line.
-pub fn run(arguments: &Arguments, config: Option<&Path>) -> anyhow::Result<()> {
+/// A configuration without secrets, a file that cannot be read, and an event that is no intent. Of a file's lines those that
+/// are none are named on standard error, and the answer is no.
+pub fn run(arguments: &Arguments, config: Option<&Path>) -> anyhow::Result<Exit> {
     let config = Config::load(config)?;
     let ring = config.keys.ring.as_ref();
     let no_ring = || {
@@ -90,22 +91,26 @@ pub fn run(arguments: &Arguments, config: Option<&Path>) -> anyhow::Result<()> {
     let out = &mut std::io::stdout().lock();
     let Some(path) = &arguments.file else {
         let key = derivation.key(arguments.event.as_intent().as_bytes());
-        let mut key = key.map_err(anyhow::Error::msg)?;
+        let mut key = key.map_err(UsageError)?;
         // Of an event that is told field by field the content is not known.
         key.fingerprint = None;
-        return print(out, &[key], arguments.json);
+        print(out, &[key], arguments.json)?;
+        return Ok(Exit::Done);
     };
-    let lines = open(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let unreadable =
+        |error: std::io::Error| UsageError(format!("{} cannot be read: {error}", path.display()));
+    let lines = open(path).map_err(unreadable)?;
     let (keys, refused) = keys_of(lines, &derivation)?;
     print(out, &keys, arguments.json)?;
     let complaints = &mut std::io::stderr().lock();
     for Refused { line, why } in &refused {
         writeln!(complaints, "line {line}: {why}")?;
     }
-    if !refused.is_empty() {
-        bail!("{} of the lines are no intents", refused.len());
+    if refused.is_empty() {
+        return Ok(Exit::Done);
     }
-    Ok(())
+    writeln!(complaints, "{} of the lines are no intents", refused.len())?;
+    Ok(Exit::No)
 }
 
 fn moment(text: &str) -> Result<Timestamp, &'static str> {

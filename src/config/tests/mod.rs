@@ -42,6 +42,12 @@ fn the_default_file_is_the_defaults() {
 }
 
 #[test]
+fn commands_without_a_configuration_log_as_the_default_file_says() {
+    let config = Config::from_sources(&Sources::default()).unwrap();
+    assert_eq!(config.log, service::LogConfig::default());
+}
+
+#[test]
 fn the_default_file_alone_cannot_run_and_says_what_is_missing() {
     let config = Config::from_sources(&Sources::default()).unwrap();
     insta::assert_snapshot!(config.missing_to_run().unwrap(), @r"

@@ -1,0 +1,147 @@
+//! `check`: what it finds, and what its exit code says.
+
+use std::net::TcpListener;
+use std::process::Output;
+
+use rdkafka::mocking::MockCluster;
+use serde_json::Value;
+
+use super::{cluster, sendonce, text};
+
+/// What the example configuration and its provider's profile refer to.
+const WITH_A_SECRET: [(&str, &str); 2] = [
+    ("SENDONCE_KEY_SECRET", "0123456789abcdef"),
+    ("CAPTIFI_API_KEY", "hunter2"),
+];
+
+/// What was found, as `weight about` for all that is not fine.
+fn found(output: &Output) -> Vec<String> {
+    let findings: Vec<Value> = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{error}: {}", text(&output.stderr)));
+    let told = |finding: &Value, field: &str| finding[field].as_str().unwrap().to_owned();
+    findings
+        .iter()
+        .filter(|finding| finding["weight"] != "fine")
+        .map(|finding| format!("{} {}", told(finding, "weight"), told(finding, "about")))
+        .collect()
+}
+
+#[test]
+fn the_defaults_alone_cannot_run_and_check_says_what_is_missing() {
+    let output = sendonce(&["check", "--json"], &[], "");
+    assert_eq!(output.status.code(), Some(78));
+    assert_eq!(found(&output), ["fault keys.secrets", "fault routes"]);
+}
+
+#[test]
+fn the_example_configuration_can_run() {
+    let typed = ["--config", "config/sendonce.example.toml", "check"];
+    let output = sendonce(&typed, &WITH_A_SECRET, "");
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let told = text(&output.stdout);
+    assert!(told.contains("every value is allowed"), "{told}");
+    assert!(told.contains("provider captifi"), "{told}");
+    assert!(!told.contains("hunter2"), "{told}");
+}
+
+#[test]
+fn a_provider_without_its_credentials_is_a_fault() {
+    let typed = [
+        "--config",
+        "config/sendonce.example.toml",
+        "check",
+        "--json",
+    ];
+    let output = sendonce(&typed, &WITH_A_SECRET[..1], "");
+    assert_eq!(output.status.code(), Some(78));
+    assert_eq!(found(&output), ["fault provider captifi"]);
+}
+
+#[test]
+fn a_provider_without_keys_is_a_warning_that_says_what_follows() {
+    let mut environment = WITH_A_SECRET.to_vec();
+    environment.push(("SENDONCE__PROVIDER__CAPTIFI__PROFILE", "twilio"));
+    environment.push(("TWILIO_ACCOUNT_SID", "AC00000000000000000000000000000000"));
+    environment.push(("TWILIO_API_KEY_SID", "SK00000000000000000000000000000000"));
+    environment.push(("TWILIO_API_KEY_SECRET", "hunter2"));
+    let typed = [
+        "--config",
+        "config/sendonce.example.toml",
+        "check",
+        "--json",
+    ];
+    let output = sendonce(&typed, &environment, "");
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stdout));
+    assert_eq!(found(&output), ["warning provider captifi"]);
+}
+
+#[test]
+fn a_property_that_librdkafka_does_not_know_is_found_without_connecting() {
+    let mut environment = WITH_A_SECRET.to_vec();
+    environment.push(("SENDONCE__KAFKA__PROPERTIES__NO_SUCH_THING", "1"));
+    let typed = [
+        "--config",
+        "config/sendonce.example.toml",
+        "check",
+        "--json",
+    ];
+    let output = sendonce(&typed, &environment, "");
+    assert_eq!(output.status.code(), Some(78));
+    assert_eq!(
+        found(&output),
+        ["fault kafka: consumer", "fault kafka: producer"]
+    );
+}
+
+/// What `check --connect` finds at these brokers.
+fn connected(brokers: &str) -> Output {
+    let mut environment = WITH_A_SECRET.to_vec();
+    environment.push(("SENDONCE__KAFKA__BROKERS", brokers));
+    environment.push(("SENDONCE__KAFKA__CREATE_TOPICS", "false"));
+    environment.push(("SENDONCE__LOG__LEVEL", "off"));
+    let typed = [
+        "--config",
+        "config/sendonce.example.toml",
+        "check",
+        "--connect",
+        "--timeout",
+        "3",
+        "--json",
+    ];
+    sendonce(&typed, &environment, "")
+}
+
+#[test]
+fn a_cluster_that_has_what_is_needed_is_fine() {
+    let cluster = cluster();
+    let output = connected(&cluster.bootstrap_servers());
+    // The embedded cluster knows no question for settings, and that is told.
+    assert_eq!(
+        found(&output),
+        ["warning send-intents", "warning send-intents.dlq"]
+    );
+    assert_eq!(output.status.code(), Some(0));
+}
+
+#[test]
+fn p34_a_topic_that_is_missing_is_found_by_name() {
+    let cluster = MockCluster::new(1).unwrap();
+    cluster.create_topic("send-intents", 8, 1).unwrap();
+    let output = connected(&cluster.bootstrap_servers());
+    assert_eq!(output.status.code(), Some(78));
+    let found = found(&output);
+    assert!(
+        found.contains(&"fault send-intents.dlq".to_owned()),
+        "{found:?}"
+    );
+}
+
+#[test]
+fn brokers_that_are_not_reached_exit_69() {
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = closed.local_addr().unwrap().to_string();
+    drop(closed);
+    let output = connected(&address);
+    assert_eq!(found(&output), ["unreachable brokers"]);
+    assert_eq!(output.status.code(), Some(69));
+}
