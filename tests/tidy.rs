@@ -114,7 +114,7 @@ fn adapters_do_not_import_one_another_but_may_all_look_at_the_clock() {
 
 #[test]
 fn the_domain_neither_acts_nor_looks_at_the_clock() {
-    let banned = |mention: &Mention| {
+    let banned = |mention: &&Mention| {
         let path = mention.path.join("::");
         let outside = NOT_IN_DOMAIN.iter().any(|banned| {
             path.strip_prefix(banned)

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 
 /// A path somewhere in the code: in a `use` line, or written out.
 #[derive(Debug)]
@@ -26,12 +27,17 @@ impl std::fmt::Display for Mention {
     }
 }
 
-/// Every path in the code under `src`.
-pub fn mentions() -> impl Iterator<Item = Mention> {
-    rust_files()
-        .into_iter()
-        .filter(|file| file.starts_with("src/"))
-        .flat_map(|file| mentions_in(&file, &read(&file)))
+/// Every path in the code under `src`. Read once for all tests.
+pub fn mentions() -> impl Iterator<Item = &'static Mention> {
+    static MENTIONS: OnceLock<Vec<Mention>> = OnceLock::new();
+    let all = MENTIONS.get_or_init(|| {
+        let files = rust_files().into_iter();
+        files
+            .filter(|file| file.starts_with("src/"))
+            .flat_map(|file| mentions_in(&file, &read(&file)))
+            .collect()
+    });
+    all.iter()
 }
 
 pub fn mentions_in(file: &str, text: &str) -> Vec<Mention> {
