@@ -2,6 +2,7 @@
 //!
 //! - `on_kafka`: suites against Apache Kafka, left out unless `SENDONCE_TEST_KAFKA=1`;
 //! - `through_toxiproxy`: suites over connections that fail, left out unless `SENDONCE_TEST_TOXIPROXY=1`;
+//! - `traced`: what the system calls show, left out where there is no strace;
 //! - `kafka_cluster`, `toxiproxy`: start and end what those suites talk to, through the scripts under `tests/`;
 //! - `command_line`: what is typed, as the binary answers it, with librdkafka's embedded cluster;
 //! - `kafka_view`: what any broker holds;
@@ -28,4 +29,5 @@ mod shipped_profiles;
 mod stub;
 mod through_toxiproxy;
 mod toxiproxy;
+mod traced;
 mod waiting;

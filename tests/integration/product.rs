@@ -245,14 +245,31 @@ impl Home {
 
     /// Starts the worker.
     pub fn start(&self, setup: &Setup) -> Worker {
+        self.start_with(setup, &[])
+    }
+
+    /// Starts the worker with more arguments behind `run`.
+    pub fn start_with(&self, setup: &Setup, arguments: &[&str]) -> Worker {
+        let mut command = self.command(setup);
+        command.arg("run").args(arguments);
+        self.spawn(command)
+    }
+
+    /// Starts the worker by the command that `under` makes of its own.
+    pub fn start_under(&self, setup: &Setup, under: impl FnOnce(&Command) -> Command) -> Worker {
+        let mut command = self.command(setup);
+        command.arg("run");
+        self.spawn(under(&command))
+    }
+
+    fn spawn(&self, mut command: Command) -> Worker {
         let log = File::options()
             .append(true)
             .create(true)
             .open(self.path("log"))
             .expect("a log");
-        let child = self
-            .command(setup)
-            .arg("run")
+        let child = command
+            .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(log)
             .spawn();

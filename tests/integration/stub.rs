@@ -59,6 +59,11 @@ impl Stub {
         }
     }
 
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
     /// Its base URL.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)

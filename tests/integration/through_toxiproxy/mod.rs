@@ -1,3 +1,4 @@
 //! What needs connections that fail.
 
+mod post_mortem;
 mod toxics;
