@@ -128,6 +128,12 @@ impl KafkaConfig {
             Duration::from_secs(5)..=Duration::from_hours(1),
         );
         let oauth = section.section("oauth", read_oauth);
+        if let (Some(true), Some(Some(_))) = (create_topics, &oauth) {
+            section.fault(
+                "create_topics",
+                "cannot be true with [kafka.oauth]: the client that creates topics never fetches a token; create them by other means",
+            );
+        }
         let wants_tokens = oauth.as_ref().map(Option::is_some);
         let properties = section.section("properties", |properties| {
             KafkaProperties::read(properties, size_max, wants_tokens)

@@ -13,6 +13,7 @@ use crate::adapters::clock::Clock;
 use crate::adapters::kafka::consumer::{GroupConsumer, StartAt};
 use crate::adapters::kafka::dead_letters::DeadLetters;
 use crate::adapters::kafka::oauth::{TokenEndpoint, TokenSource};
+use crate::adapters::kafka::survey::Survey;
 use crate::adapters::kafka::{client, topics};
 use crate::adapters::ledger::sled_store::{FlushReport, LedgerOptions, OpenError, SledLedger};
 use crate::adapters::ledger::{Ledger, LedgerError};
@@ -138,7 +139,7 @@ fn begin(config: &Config, start_at: StartAt, runtime: &Runtime) -> Result<Servic
     }
 
     let tokens = token_source(config, runtime)?;
-    let partitions = topic_partitions(config, runtime)?;
+    let partitions = topic_partitions(config, &tokens, runtime)?;
     let record_max = config.intents.size_max.saturating_add(DEAD_LETTER_ROOM);
     let dead_letters = DeadLetters::new(
         &client::producer(&config.kafka, record_max),
@@ -379,23 +380,27 @@ fn token_source(config: &Config, runtime: &Runtime) -> Result<TokenSource, RunEr
 }
 
 /// Sees to it that the topics are there. Returns the number of partitions of the dead-letter topic.
-fn topic_partitions(config: &Config, runtime: &Runtime) -> Result<i32, RunError> {
+fn topic_partitions(
+    config: &Config,
+    tokens: &TokenSource,
+    runtime: &Runtime,
+) -> Result<i32, RunError> {
     let asker = client::asker(&config.kafka);
+    let survey = Survey::new(&asker, tokens.clone(), ASK)?;
     let mut dead_letters = 0;
     let names = &config.kafka.topics;
     for topic in [&names.intents, &names.dead_letters] {
-        let mut found = topics::partitions_of(&asker, topic, ASK)?;
+        let mut found = survey.topic(topic)?;
         if found.is_none() && config.kafka.create_topics {
             let shape = topics::NewTopicShape {
                 partitions: config.kafka.partitions,
                 replication: config.kafka.replication_factor.unwrap_or(-1),
             };
-            found = runtime.block_on(async {
-                topics::create(&asker, topic, shape).await?;
-                topics::until_there(&asker, topic, ASK).await
-            })?;
+            runtime.block_on(topics::create(&asker, topic, shape))?;
+            found = survey.until_there(topic)?;
         }
-        dead_letters = found.ok_or_else(|| RunError::TopicMissing(topic.clone()))?;
+        let shape = found.ok_or_else(|| RunError::TopicMissing(topic.clone()))?;
+        dead_letters = i32::try_from(shape.partitions).unwrap_or(i32::MAX);
     }
     Ok(dead_letters)
 }

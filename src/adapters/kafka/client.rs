@@ -95,7 +95,9 @@ fn addressed(config: &KafkaConfig) -> ClientConfig {
     let mut client = ClientConfig::new();
     client
         .set("bootstrap.servers", &config.brokers)
-        .set("client.id", "sendonce");
+        .set("client.id", "sendonce")
+        // A producer's default is to let the brokers create what was misspelt.
+        .set("allow.auto.create.topics", "false");
     client
 }
 

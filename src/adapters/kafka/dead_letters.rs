@@ -4,49 +4,23 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use rdkafka::ClientConfig;
 use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
 use rdkafka::message::{Header, OwnedHeaders};
 use rdkafka::producer::{FutureProducer, FutureRecord, Producer as _};
-use rdkafka::{ClientConfig, ClientContext};
 
-use super::client::Talk;
 use super::oauth::TokenSource;
+use super::speaker::Speaker;
 use crate::domain::dead_letter::{HeaderFamily, Letter, value_omitted};
 use crate::domain::position::{Offset, Position, TopicPartition};
 use crate::domain::record::Record;
 
 /// The producer of dead letters.
 pub struct DeadLetters {
-    producer: FutureProducer<ProducerContext>,
+    producer: FutureProducer<Speaker>,
     topic: String,
     partitions: i32,
     family: HeaderFamily,
-}
-
-/// What librdkafka calls back into.
-#[derive(Clone)]
-pub struct ProducerContext {
-    talk: Talk,
-    tokens: TokenSource,
-}
-
-impl ClientContext for ProducerContext {
-    const ENABLE_REFRESH_OAUTH_TOKEN: bool = true;
-
-    fn log(&self, level: rdkafka::config::RDKafkaLogLevel, facility: &str, message: &str) {
-        self.talk.log(level, facility, message);
-    }
-
-    fn error(&self, error: KafkaError, reason: &str) {
-        self.talk.error(&error, reason);
-    }
-
-    fn generate_oauth_token(
-        &self,
-        _: Option<&str>,
-    ) -> Result<rdkafka::client::OAuthToken, Box<dyn std::error::Error>> {
-        self.tokens.fetch()
-    }
 }
 
 impl DeadLetters {
@@ -58,10 +32,7 @@ impl DeadLetters {
         partitions: i32,
         family: HeaderFamily,
     ) -> KafkaResult<Self> {
-        let context = ProducerContext {
-            talk: Talk::new("dead-letters"),
-            tokens,
-        };
+        let context = Speaker::new("dead-letters", tokens);
         let producer = config.create_with_context(context)?;
         Ok(Self {
             producer,

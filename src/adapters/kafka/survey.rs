@@ -1,5 +1,7 @@
 //! Looks at a cluster without touching it: its brokers, its topics and their settings, and whether the group lets us in.
 //! What is good or bad about what it sees, others decide.
+//!
+//! A token is fetched on the thread that asks, which must be none of an async runtime's.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,6 +10,8 @@ use rdkafka::admin::{AdminClient, AdminOptions, ResourceSpecifier};
 use rdkafka::consumer::{BaseConsumer, Consumer as _};
 use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
 use rdkafka::{ClientConfig, TopicPartitionList};
+
+use crate::adapters::clock::BootMoment;
 
 use super::oauth::TokenSource;
 use super::speaker::Speaker;
@@ -53,8 +57,7 @@ impl Survey {
     ///
     /// When none can be reached, or none lets us in.
     pub fn brokers(&self) -> KafkaResult<usize> {
-        // A token is fetched when the client is polled, and at no other time.
-        drop(self.client.poll(Duration::ZERO));
+        self.serve(Duration::ZERO);
         let metadata = self.client.fetch_metadata(None, self.timeout)?;
         Ok(metadata.brokers().len())
     }
@@ -65,6 +68,7 @@ impl Survey {
     ///
     /// When no broker answers, or the topic may not be described.
     pub fn topic(&self, topic: &str) -> KafkaResult<Option<TopicShape>> {
+        self.serve(Duration::ZERO);
         let metadata = self.client.fetch_metadata(Some(topic), self.timeout)?;
         let Some(found) = metadata.topics().iter().find(|found| found.name() == topic) else {
             return Ok(None);
@@ -84,6 +88,22 @@ impl Survey {
                 Ok(None)
             }
             Some(code) => Err(KafkaError::MetadataFetch(code)),
+        }
+    }
+
+    /// The same of a topic that has just been created: asks until the brokers know of it, or the time is up.
+    ///
+    /// # Errors
+    ///
+    /// As `topic`.
+    pub fn until_there(&self, topic: &str) -> KafkaResult<Option<TopicShape>> {
+        let end = BootMoment::after(self.timeout);
+        loop {
+            let found = self.topic(topic)?;
+            if found.is_some() || end.has_passed() {
+                return Ok(found);
+            }
+            self.serve(Duration::from_millis(100));
         }
     }
 
@@ -133,5 +153,10 @@ impl Survey {
             .iter()
             .filter(|element| element.offset().to_raw() >= Some(0));
         Ok(has_position.count())
+    }
+
+    /// Lets the client say what it has to say, for that long: only then it fetches a token that it needs.
+    fn serve(&self, span: Duration) {
+        drop(self.client.poll(span));
     }
 }

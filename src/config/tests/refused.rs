@@ -37,6 +37,7 @@ const CASES: &[&str] = &[
     "[kafka.oauth]\ntoken_url = \"ftp://h/\"",
     "[kafka.oauth]\ntoken_url = \"https://h/\"",
     "[kafka.oauth]\nclient_secret = \"env:NONE\"",
+    "[kafka]\ncreate_topics = true\n[kafka.oauth]\ntoken_url = \"https://h/\"\nclient_id = \"a\"\nclient_secret = \"env:LONG\"\n[kafka.properties]\nsasl.mechanism = \"OAUTHBEARER\"",
     "[kafka.properties]\nsasl.mechanism = \"OAUTHBEARER\"",
     // [intents]
     "[intents]\nsize_max = 999",

@@ -6,6 +6,7 @@ use std::process::{Command, Output, Stdio};
 use rdkafka::mocking::MockCluster;
 
 mod check;
+mod deployed;
 mod publish;
 
 /// An embedded cluster with the intents topic (8 partitions) and the dead-letter topic.
