@@ -56,7 +56,8 @@ pub struct Connecting {
     /// Certificate authorities to believe beside the system's, in PEM.
     pub ca_file: Option<PathBuf>,
     /// A proxy for every request. Without one, requests go straight: the environment's `HTTPS_PROXY` is not looked at, as
-    /// it would put another server between us and the answer without anybody's asking.
+    /// it would put another server between us and the answer without anybody's asking. What a proxy says of a request in
+    /// the clear cannot be told from what the provider says.
     pub proxy: Option<Url>,
 }
 
@@ -117,7 +118,8 @@ impl ProviderClient {
         })
     }
 
-    /// Sends `request` once. Whatever comes of it is an answer, at the latest at `deadline` on the boot clock.
+    /// Sends `request` once. Whatever comes of it is an answer, at the latest at `deadline` on the boot clock. If the
+    /// future is dropped, nobody knows what came of it, but what had not left by then never will.
     pub async fn send(&self, request: &RenderedRequest, deadline: BootMoment) -> Answer {
         let delivery = Delivery::new(&request.body, deadline);
         if deadline.has_passed() {
@@ -132,6 +134,7 @@ impl ProviderClient {
             let body = WithheldBody::new(request.body.clone(), delivery.clone());
             *outgoing.body_mut() = Some(reqwest::Body::wrap(body));
         }
+        let _given_up_at_the_end = GivenUpAtTheEnd(&delivery);
         let answered = self.client().execute(outgoing);
         match tokio::time::timeout(deadline.remaining(), answered).await {
             Ok(Ok(response)) => Answer::Response(received(response, deadline).await),
@@ -163,6 +166,15 @@ impl ProviderClient {
             }
         }
         pool.client.clone()
+    }
+}
+
+/// Sees to it that a request ends with its sender's interest in it.
+struct GivenUpAtTheEnd<'a>(&'a Delivery);
+
+impl Drop for GivenUpAtTheEnd<'_> {
+    fn drop(&mut self) {
+        self.0.give_up();
     }
 }
 

@@ -1,5 +1,6 @@
 //! Decides what a provider profile may say: one operation of one vendor as data, from TOML text to checked values, with
-//! every fault and its place. It does not render, send or judge; `render` and `classify` read it.
+//! every fault and its place. `config/provider-example.toml` has every field. It does not render, send or judge: `render`
+//! and `classify` read it.
 
 mod answer_places;
 mod credentials;

@@ -149,16 +149,14 @@ async fn a_deadline_that_has_passed_lets_nothing_out() {
 #[tokio::test]
 async fn a_deadline_before_the_end_of_the_body_withholds_the_end() {
     let (go_on, gate) = tokio::sync::oneshot::channel::<()>();
-    let (ended, mut has_ended) = tokio::sync::mpsc::unbounded_channel();
-    let gate = std::sync::Arc::new(tokio::sync::Mutex::new(Some(gate)));
+    let (ended, has_ended) = tokio::sync::oneshot::channel();
+    let once = std::sync::Mutex::new(Some((gate, ended)));
     let server = Server::start(move |_, mut connection| {
-        let (gate, ended) = (std::sync::Arc::clone(&gate), ended.clone());
+        let (gate, ended) = once.lock().unwrap().take().unwrap();
         async move {
             // Reads nothing until the client has given up, and everything afterwards.
-            let gate = gate.lock().await.take().unwrap();
             gate.await.unwrap();
-            let whole = connection.request().await;
-            ended.send(whole.is_some()).unwrap();
+            ended.send(connection.request().await.is_some()).unwrap();
         }
     })
     .await;
@@ -170,15 +168,47 @@ async fn a_deadline_before_the_end_of_the_body_withholds_the_end() {
         .await;
     assert_not_sent(&answer, NotSentCause::Withheld);
     go_on.send(()).unwrap();
-    assert_eq!(
-        has_ended.recv().await,
-        Some(false),
+    assert!(
+        !has_ended.await.unwrap(),
         "the server never saw a whole request"
     );
     let seen = server.seen();
     assert!(seen.whole.is_empty());
     assert!(seen.parts[0].starts_with(b"POST "));
-    assert!(!seen.parts[0].ends_with(b"x\""), "its last byte never left");
+    assert!(
+        seen.parts[0].len() < body.len(),
+        "what had not reached the kernel is dropped with the request"
+    );
+}
+
+#[tokio::test]
+async fn a_request_whose_sender_is_gone_never_ends() {
+    let (reached, is_reached) = tokio::sync::oneshot::channel();
+    let (go_on, gate) = tokio::sync::oneshot::channel::<()>();
+    let (ended, has_ended) = tokio::sync::oneshot::channel();
+    let once = std::sync::Mutex::new(Some((reached, gate, ended)));
+    let server = Server::start(move |_, mut connection| {
+        let (reached, gate, ended) = once.lock().unwrap().take().unwrap();
+        async move {
+            connection.stream.readable().await.unwrap();
+            reached.send(()).unwrap();
+            gate.await.unwrap();
+            ended.send(connection.request().await.is_some()).unwrap();
+        }
+    })
+    .await;
+    let client = server.client();
+    let body = format!("\"{}\"", "x".repeat(32 * 1024 * 1024));
+    let request = server.request(&body);
+    tokio::select! {
+        answer = client.send(&request, BootMoment::after(PATIENT)) => panic!("{answer:?}"),
+        reached = is_reached => reached.unwrap(),
+    }
+    go_on.send(()).unwrap();
+    assert!(
+        !has_ended.await.unwrap(),
+        "the server never saw a whole request"
+    );
 }
 
 #[tokio::test]

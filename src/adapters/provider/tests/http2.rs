@@ -2,7 +2,7 @@
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use super::server::{Connection, PATIENT, Server};
+use super::server::{BRIEF, Connection, PATIENT, Server};
 use crate::adapters::clock::BootMoment;
 use crate::adapters::provider::ProviderClient;
 use crate::domain::classify::{Answer, LostCause, NotSentCause};
@@ -13,6 +13,7 @@ const HEADERS: u8 = 0x1;
 const RST_STREAM: u8 = 0x3;
 const SETTINGS: u8 = 0x4;
 const GOAWAY: u8 = 0x7;
+const WINDOW_UPDATE: u8 = 0x8;
 const END_STREAM: u8 = 0x1;
 const ACK: u8 = 0x1;
 const END_HEADERS: u8 = 0x4;
@@ -44,12 +45,16 @@ impl Connection {
         self.send_frame(GOAWAY, 0, 0, &payload).await;
     }
 
-    /// Greets, and reads until a request has come whole; its stream and body.
-    async fn request_of_http2(&mut self) -> Option<(u32, Vec<u8>)> {
+    async fn greet_on_http2(&mut self) {
         let mut preface = [0; 24];
-        self.stream.read_exact(&mut preface).await.ok()?;
+        self.stream.read_exact(&mut preface).await.unwrap();
         assert_eq!(&preface, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
         self.send_frame(SETTINGS, 0, 0, &[]).await;
+    }
+
+    /// Greets, and reads until a request has come whole; its stream and body.
+    async fn request_of_http2(&mut self) -> Option<(u32, Vec<u8>)> {
+        self.greet_on_http2().await;
         let mut body = Vec::new();
         loop {
             match self.frame().await? {
@@ -177,6 +182,48 @@ async fn p16_a_reset_for_another_reason_leaves_it_lost() {
         "{answer:?}"
     );
     assert_eq!(connections, 1);
+}
+
+#[tokio::test]
+async fn a_deadline_before_the_end_of_the_body_withholds_the_end_of_the_stream() {
+    let (go_on, gate) = tokio::sync::oneshot::channel::<()>();
+    let (ended, has_ended) = tokio::sync::oneshot::channel();
+    let once = std::sync::Mutex::new(Some((gate, ended)));
+    let server = Server::start(move |_, mut connection| {
+        let (gate, ended) = once.lock().unwrap().take().unwrap();
+        async move {
+            connection.greet_on_http2().await;
+            // The window of a stream (RFC 9113, section 6.9.2) is used up long before the body's end.
+            gate.await.unwrap();
+            let more = (1_u32 << 30).to_be_bytes();
+            connection.send_frame(WINDOW_UPDATE, 0, 0, &more).await;
+            connection.send_frame(WINDOW_UPDATE, 0, 1, &more).await;
+            let mut whole = false;
+            while let Some((kind, flags, ..)) = connection.frame().await {
+                whole |= kind == DATA && flags & END_STREAM != 0;
+                if kind == RST_STREAM {
+                    break;
+                }
+            }
+            ended.send(whole).unwrap();
+        }
+    })
+    .await;
+    let client = ProviderClient::new(&server.profile("http = \"2\"")).unwrap();
+    let body = format!("\"{}\"", "x".repeat(1024 * 1024));
+    let answer = client
+        .send(&server.request(&body), BootMoment::after(BRIEF))
+        .await;
+    assert!(
+        matches!(answer, Answer::NotSent(NotSentCause::Withheld)),
+        "{answer:?}"
+    );
+    go_on.send(()).unwrap();
+    drop(client);
+    assert!(
+        !has_ended.await.unwrap(),
+        "the server never saw the stream's end"
+    );
 }
 
 #[tokio::test]
