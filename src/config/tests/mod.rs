@@ -83,7 +83,7 @@ fn the_example_files_parse_and_can_run() {
     assert_eq!(config.missing_to_run(), None);
     assert_eq!(
         config.providers.routes.get("sms").map(AsRef::as_ref),
-        Some("captifi")
+        Some("generic")
     );
 }
 
