@@ -6,6 +6,7 @@
 //! - `kafka_cluster`, `toxiproxy`: start and end what those suites talk to, through the scripts under `tests/`;
 //! - `command_line`: what is typed, as the binary answers it, with librdkafka's embedded cluster;
 //! - `kafka_view`: what any broker holds;
+//! - `rehearsals`: `demo` and `bench` in small;
 //! - `shipped_profiles`: the profiles under config/providers/;
 //! - `waiting`: waits for other processes.
 
@@ -25,6 +26,7 @@ mod kafka_view;
 mod on_embedded;
 mod on_kafka;
 mod product;
+mod rehearsals;
 mod shipped_profiles;
 mod stub;
 mod through_toxiproxy;

@@ -35,7 +35,7 @@ const STOP_WITHIN: Duration = Duration::from_secs(45);
 /// How often the parts are looked at.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 /// The least time given to a play.
-const PLAY_WITHIN_MIN: Duration = Duration::from_secs(75);
+const PLAY_WITHIN_MIN: Duration = Duration::from_secs(150);
 
 /// Plays the demo in `folder` and returns what became of each intent.
 pub async fn play(arguments: &Arguments, folder: &Path) -> anyhow::Result<Report> {
