@@ -8,9 +8,10 @@ use serde_json::Value;
 
 use super::{cluster, sendonce, text};
 
-/// What the example configuration and its provider's profile refer to.
-const WITH_A_SECRET: [(&str, &str); 2] = [
+/// What the example configuration refers to, then a vendor in place of its stub, then what the vendor's profile refers to.
+const WITH_A_SECRET: [(&str, &str); 3] = [
     ("SENDONCE_KEY_SECRET", "0123456789abcdef"),
+    ("SENDONCE__ROUTES__SMS", "captifi"),
     ("CAPTIFI_API_KEY", "hunter2"),
 ];
 
@@ -36,12 +37,12 @@ fn the_defaults_alone_cannot_run_and_check_says_what_is_missing() {
 #[test]
 fn the_example_configuration_can_run() {
     let typed = ["--config", "config/sendonce.example.toml", "check"];
-    let output = sendonce(&typed, &WITH_A_SECRET, "");
+    let output = sendonce(&typed, &WITH_A_SECRET[..1], "");
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     let told = text(&output.stdout);
     assert!(told.contains("every value is allowed"), "{told}");
-    assert!(told.contains("provider captifi"), "{told}");
-    assert!(!told.contains("hunter2"), "{told}");
+    assert!(told.contains("provider generic"), "{told}");
+    assert!(!told.contains(WITH_A_SECRET[0].1), "{told}");
 }
 
 #[test]
@@ -52,7 +53,7 @@ fn a_provider_without_its_credentials_is_a_fault() {
         "check",
         "--json",
     ];
-    let output = sendonce(&typed, &WITH_A_SECRET[..1], "");
+    let output = sendonce(&typed, &WITH_A_SECRET[..2], "");
     assert_eq!(output.status.code(), Some(78));
     assert_eq!(found(&output), ["fault provider captifi"]);
 }
@@ -73,6 +74,7 @@ fn a_provider_without_keys_is_a_warning_that_says_what_follows() {
     let output = sendonce(&typed, &environment, "");
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stdout));
     assert_eq!(found(&output), ["warning provider captifi"]);
+    assert!(!text(&output.stdout).contains("hunter2"));
 }
 
 #[test]
