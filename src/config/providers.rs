@@ -24,7 +24,7 @@ pub struct ProvidersConfig {
 pub struct ProviderConfig {
     /// The profile's name; its file is `directory`/`profile`.toml.
     pub profile: Arc<str>,
-    /// In place of the profile's address; http or https, without user, query and fragment.
+    /// In place of the scheme, host and port of the profile's address; http or https, without user, query and fragment.
     pub base_url: Option<Url>,
     /// Requests in flight to it; `None` is no limit of its own.
     pub concurrency: Option<usize>,
