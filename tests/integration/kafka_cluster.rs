@@ -38,6 +38,7 @@ pub struct Cluster {
     directory: PathBuf,
     kafka: Kafka,
     size: Size,
+    spare: String,
     /// Held to keep other test processes off these ports.
     _claim: TcpListener,
     /// Held open: the guard ends the brokers when it closes.
@@ -52,6 +53,13 @@ pub fn shared() -> Option<&'static Cluster> {
     static SHARED: OnceLock<Cluster> = OnceLock::new();
     wanted().then(|| SHARED.get_or_init(|| Cluster::start(Size::Three, &[])))
 }
+
+/// Stands in a property of a private cluster of one broker for the port of one more listener: `Cluster::spare`.
+pub const SPARE_PORT: &str = "SPARE_PORT";
+/// Stands in such a property for the port of the broker's own listener.
+pub const PORT: &str = "BROKER_PORT";
+/// Stands in such a property for the port of the broker's controller.
+pub const CONTROLLER_PORT: &str = "CONTROLLER_PORT";
 
 /// A cluster for one test alone, with broker properties of its own. None, as with `shared`.
 pub fn private(size: Size, properties: &[(&str, &str)]) -> Option<Cluster> {
@@ -83,7 +91,11 @@ impl Cluster {
         command.arg("--until-stdin-closes");
         command.args(["--port", &port.to_string()]);
         command.args(["--brokers", &(size as u8).to_string()]);
+        let spare = port + 2;
         for (name, value) in properties {
+            let value = value.replace(SPARE_PORT, &spare.to_string());
+            let value = value.replace(PORT, &port.to_string());
+            let value = value.replace(CONTROLLER_PORT, &(port + 1).to_string());
             command.args(["--set", &format!("{name}={value}")]);
         }
         let mut starting = command
@@ -109,9 +121,15 @@ impl Cluster {
                     .to_owned(),
             ),
             size,
+            spare: format!("127.0.0.1:{spare}"),
             _claim: claim,
             _alive: alive,
         }
+    }
+
+    /// Where the one more listener of a single broker is, if its properties make one.
+    pub fn spare(&self) -> &str {
+        &self.spare
     }
 
     /// Where broker `node`, counted from 1, listens: `127.0.0.1:port`.

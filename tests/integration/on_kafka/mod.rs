@@ -1,3 +1,4 @@
 //! What needs a real Kafka.
 
 mod brokers;
+mod tokens;
