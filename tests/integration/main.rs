@@ -5,7 +5,7 @@
 //! - `traced`: what the system calls show, left out where there is no strace;
 //! - `kafka_cluster`, `toxiproxy`: start and end what those suites talk to, through the scripts under `tests/`;
 //! - `command_line`: what is typed, as the binary answers it, with librdkafka's embedded cluster;
-//! - `kafka_view`: what any broker holds;
+//! - `kafka_view`: what any broker holds; `ledger_view`: what a worker's ledger holds;
 //! - `rehearsals`: `demo` and `bench` in small;
 //! - `shipped_profiles`: the profiles under config/providers/;
 //! - `waiting`: waits for other processes.
@@ -23,6 +23,7 @@ mod command_line;
 mod http;
 mod kafka_cluster;
 mod kafka_view;
+mod ledger_view;
 mod on_embedded;
 mod on_kafka;
 mod product;

@@ -1,4 +1,5 @@
 //! What needs a real Kafka.
 
 mod brokers;
+mod kills;
 mod tokens;
