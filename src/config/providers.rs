@@ -26,7 +26,7 @@ pub struct ProviderConfig {
     pub profile: Arc<str>,
     /// In place of the scheme, host and port of the profile's address; http or https, without user, query and fragment.
     pub base_url: Option<Url>,
-    /// Requests in flight to it; `None` is no limit of its own.
+    /// Requests in flight to it; `None` leaves it to the profile. Never above `dispatch.concurrency`.
     pub concurrency: Option<usize>,
 }
 

@@ -16,8 +16,6 @@ pub struct RetryConfig {
     pub cap: Duration,
     /// A longer Retry-After is ignored.
     pub wait_max: Duration,
-    /// A longer wait is not held in memory.
-    pub max_hold: Duration,
     /// Polls while the provider is still working on a key.
     pub in_progress_max: u32,
     /// The wait between such polls, where the provider names none.
@@ -43,7 +41,6 @@ impl RetryConfig {
             "wait_max",
             Duration::from_secs(1)..=Duration::from_hours(30 * 24),
         );
-        let max_hold = section.span("max_hold", TENTH..=HOUR);
         let in_progress_max = section.number("in_progress_max", 1..=10_000);
         let in_progress_wait = section.span("in_progress_wait", Duration::from_millis(10)..=HOUR);
         let probe_interval = section.span("probe_interval", TENTH..=HOUR);
@@ -52,7 +49,6 @@ impl RetryConfig {
             base: base?,
             cap: cap?,
             wait_max: wait_max?,
-            max_hold: max_hold?,
             in_progress_max: in_progress_max?,
             in_progress_wait: in_progress_wait?,
             probe_interval: probe_interval?,

@@ -10,7 +10,7 @@ use super::section::Section;
 /// `[dispatch]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DispatchConfig {
-    /// Requests in flight, over all providers.
+    /// Requests in flight to one provider.
     pub concurrency: usize,
 }
 

@@ -76,7 +76,6 @@ const CASES: &[&str] = &[
     "[retry]\nbase = \"2m\"",
     "[retry]\ncap = \"2d\"",
     "[retry]\nwait_max = \"31d\"",
-    "[retry]\nmax_hold = \"2h\"",
     "[retry]\nin_progress_max = 0",
     "[retry]\nin_progress_wait = \"1ms\"",
     "[retry]\nprobe_interval = \"-1s\"",
