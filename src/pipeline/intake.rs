@@ -28,6 +28,10 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// The longest that one look at the group takes.
 const LOOK: Duration = Duration::from_millis(100);
 
+/// How long the last commit may take at a shutdown: what is left of the drain within these.
+const LAST_COMMIT_MIN: Duration = Duration::from_millis(500);
+const LAST_COMMIT_MAX: Duration = Duration::from_secs(5);
+
 /// How much may be open.
 #[derive(Clone, Copy, Debug)]
 pub struct IntakeLimits {
@@ -397,11 +401,12 @@ impl Intake {
 
     /// Ends all work, records and commits what it came to. Returns how many records were still worked on.
     fn drain(&mut self) -> usize {
-        self.status.set(NotReady::Draining);
         let tenures = self.tenures.all();
         for tenure in &tenures {
             tenure.end();
         }
+        // Said once it is true that nothing new is started.
+        self.status.set(NotReady::Draining);
         self.held.clear();
         let until = Instant::now() + self.limits.drain;
         while Instant::now() < until && tenures.iter().any(|tenure| !tenure.is_idle()) {
@@ -425,10 +430,9 @@ impl Intake {
             }
         }
         let at_work = tenures.iter().map(|tenure| tenure.at_work_count()).sum();
-        if !self
-            .committer
-            .commit_now(tenures.clone(), Duration::from_secs(5))
-        {
+        let left = until.saturating_duration_since(Instant::now());
+        let patience = left.clamp(LAST_COMMIT_MIN, LAST_COMMIT_MAX);
+        if !self.committer.commit_now(tenures.clone(), patience) {
             tracing::warn!(
                 "the last commit was not answered in time; what was settled is suppressed when read again"
             );

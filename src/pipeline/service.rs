@@ -7,6 +7,7 @@ use rdkafka::error::KafkaError;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use crate::adapters::admin;
 use crate::adapters::clock::Clock;
@@ -33,8 +34,9 @@ use super::worker::{self, Crew, Reading};
 const ASK: Duration = Duration::from_secs(20);
 /// Headers and framing of a dead letter, beside the record's own bytes.
 const DEAD_LETTER_ROOM: usize = 32_768;
-/// How long leaving the group may take once everything is committed.
-const LEAVE: Duration = Duration::from_secs(5);
+/// How long leaving the group may take once everything is committed: what is left of the drain within these.
+const LEAVE_MIN: Duration = Duration::from_millis(500);
+const LEAVE_MAX: Duration = Duration::from_secs(5);
 
 /// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -268,6 +270,7 @@ impl Service {
                 _ = int.recv() => {}
             }
         };
+        let mut until = None;
         let ended = runtime.block_on(async {
             let mut end = end;
             tokio::select! {
@@ -278,6 +281,7 @@ impl Service {
                 ?drain,
                 "asked to end: nothing new is started, what is in flight is recorded"
             );
+            until = Some(Instant::now() + drain);
             stop.send_replace(true);
             tokio::select! {
                 ended = &mut end => Some(ended),
@@ -286,7 +290,11 @@ impl Service {
         });
         let outcome = match ended {
             Some(Ok(Ok((ended, committer)))) => {
-                leave(consumer, committer, upkeep, runtime);
+                let left = until.map_or(LEAVE_MAX, |until| {
+                    until.saturating_duration_since(Instant::now())
+                });
+                let patience = left.clamp(LEAVE_MIN, LEAVE_MAX);
+                leave(consumer, committer, upkeep, runtime, patience);
                 match ended {
                     Ended::Drained => Ok(Run::Drained),
                     Ended::Forced { at_work } => Ok(Run::Forced {
@@ -317,6 +325,7 @@ fn leave(
     committer: Committer,
     upkeep: tokio::task::JoinHandle<()>,
     runtime: &Runtime,
+    patience: Duration,
 ) {
     consumer.close();
     let (told, left) = std::sync::mpsc::channel();
@@ -332,7 +341,7 @@ fn leave(
             // Nobody may wait for this any more.
             let _ = told.send(());
         });
-    if leaving.is_ok() && left.recv_timeout(LEAVE).is_err() {
+    if leaving.is_ok() && left.recv_timeout(patience).is_err() {
         tracing::warn!("the group was not left in time; it will notice by itself");
     }
 }

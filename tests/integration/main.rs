@@ -5,8 +5,11 @@
 //! - `traced`: what the system calls show, left out where there is no strace;
 //! - `kafka_cluster`, `toxiproxy`: start and end what those suites talk to, through the scripts under `tests/`;
 //! - `command_line`: what is typed, as the binary answers it, with librdkafka's embedded cluster;
-//! - `kafka_view`: what any broker holds; `ledger_view`: what a worker's ledger holds;
 //! - `rehearsals`: `demo` and `bench` in small;
+//! - `on_embedded`: the product on the broker embedded in librdkafka, against providers that fail as real ones did;
+//! - `product`, `worker`: the real binary with its home; `stub`, `scripted`: the providers that it sends to;
+//! - `standing`: what must hold in every case;
+//! - `dead_letters`, `kafka_view`: what the brokers hold; `ledger_view`: what a worker's ledger holds;
 //! - `shipped_profiles`: the profiles under config/providers/;
 //! - `waiting`: waits for other processes.
 
@@ -20,6 +23,7 @@
 )]
 
 mod command_line;
+mod dead_letters;
 mod http;
 mod kafka_cluster;
 mod kafka_view;
@@ -28,9 +32,12 @@ mod on_embedded;
 mod on_kafka;
 mod product;
 mod rehearsals;
+mod scripted;
 mod shipped_profiles;
+mod standing;
 mod stub;
 mod through_toxiproxy;
 mod toxiproxy;
 mod traced;
 mod waiting;
+mod worker;

@@ -1,5 +1,5 @@
 //! The real binary under test: `sendonce run` as a process with its own ledger, and an embedded broker to read from.
-//! It knows how to start, ask, stop and kill it; what is right is said by the tests.
+//! It knows how to set it up and start it; what is right is said by the tests.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -7,8 +7,8 @@ use std::fs::{self, File};
 use std::net::{Ipv4Addr, TcpListener};
 use std::ops::Deref;
 use std::os::unix::process::ExitStatusExt as _;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::path::PathBuf;
+use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use rdkafka::mocking::MockCluster;
@@ -16,9 +16,8 @@ use rdkafka::producer::DefaultProducerContext;
 use rdkafka::producer::{FutureProducer, FutureRecord};
 use tempfile::TempDir;
 
-use crate::http::get;
 use crate::kafka_view::Kafka;
-use crate::waiting::until;
+use crate::worker::Worker;
 
 /// Within this, whatever the product is to do must have happened. Generous: two cores run many tests at once.
 pub const SOON: Duration = Duration::from_secs(60);
@@ -86,9 +85,23 @@ impl Sent {
         self
     }
 
+    /// A record with these bytes as its value.
+    pub fn bytes(value: impl Into<Vec<u8>>) -> Self {
+        Self {
+            value: Some(value.into()),
+            ..Self::default()
+        }
+    }
+
     /// The same in this partition.
     pub fn at(mut self, partition: i32) -> Self {
         self.partition = Some(partition);
+        self
+    }
+
+    /// The same with one header more.
+    pub fn headed(mut self, name: &str, value: &str) -> Self {
+        self.headers.push((name.to_owned(), value.to_owned()));
         self
     }
 }
@@ -98,6 +111,12 @@ pub fn sms(id: &str, text: &str) -> serde_json::Value {
     serde_json::json!({
         "id": id, "channel": "sms", "to": "+447700900123", "content": {"text": text},
     })
+}
+
+/// The same intent for the provider of this name.
+pub fn via(provider: &str, mut intent: serde_json::Value) -> serde_json::Value {
+    intent["provider"] = provider.into();
+    intent
 }
 
 /// Publishes records in order and waits for every acknowledgement.
@@ -138,14 +157,20 @@ pub async fn publish(kafka: &Kafka, topic: &str, records: &[Sent]) {
 pub struct Setup {
     /// Where its brokers are.
     pub bootstrap: String,
-    /// The provider profiles it finds, by name.
-    pub profiles: Vec<(String, String)>,
-    /// Where the profiles' requests go.
-    pub provider_url: String,
-    /// More configuration: whole TOML tables that the defaults below do not name.
-    pub more: String,
+    /// Its providers. SMS, email and push go to the first one; an intent may name any.
+    pub providers: Vec<Provider>,
     /// More environment.
     pub environment: Vec<(String, String)>,
+}
+
+/// One provider of a worker.
+pub struct Provider {
+    /// Its name in the configuration.
+    pub name: String,
+    /// Its profile.
+    pub profile: String,
+    /// Where its requests go.
+    pub url: String,
 }
 
 impl Setup {
@@ -153,19 +178,28 @@ impl Setup {
     pub fn new(kafka: &Kafka, provider_url: &str) -> Self {
         Self {
             bootstrap: kafka.bootstrap().to_owned(),
-            profiles: vec![("stub".to_owned(), STUB_PROFILE.to_owned())],
-            provider_url: provider_url.to_owned(),
-            more: String::new(),
+            providers: Vec::new(),
             environment: Vec::new(),
         }
+        .provider("stub", STUB_PROFILE, provider_url)
         // The embedded broker lets a group that its last member has left wait for a whole session.
         .set("KAFKA__PROPERTIES__SESSION_TIMEOUT_MS", "6000")
         .set("KAFKA__PROPERTIES__HEARTBEAT_INTERVAL_MS", "500")
     }
 
-    /// The same with a profile of its own under the name `stub`.
+    /// The same with this profile for its first provider.
     pub fn with_profile(mut self, profile: &str) -> Self {
-        self.profiles = vec![("stub".to_owned(), profile.to_owned())];
+        profile.clone_into(&mut self.providers[0].profile);
+        self
+    }
+
+    /// The same with one provider more.
+    pub fn provider(mut self, name: &str, profile: &str, url: &str) -> Self {
+        self.providers.push(Provider {
+            name: name.to_owned(),
+            profile: profile.to_owned(),
+            url: url.to_owned(),
+        });
         self
     }
 
@@ -181,6 +215,11 @@ impl Setup {
 pub const STUB_PROFILE: &str = include_str!("stub_profile.toml");
 /// The same provider, taken for one that recognises no keys.
 pub const KEYLESS_PROFILE: &str = include_str!("stub_profile_keyless.toml");
+
+/// The same profile with 30 s for a request: longer than any test waits.
+pub fn patient(profile: &str) -> String {
+    profile.replace("request = \"1s\"", "request = \"30s\"")
+}
 
 /// A worker's home: its ledger, its configuration, its log. Outlives the process.
 pub struct Home {
@@ -217,19 +256,15 @@ impl Home {
             self.admin_port,
             profiles.display(),
         );
-        for (name, profile) in &setup.profiles {
+        for Provider { name, profile, url } in &setup.providers {
             fs::write(profiles.join(format!("{name}.toml")), profile).expect("a profile");
-            writeln!(
-                config,
-                "[provider.{name}]\nbase_url = \"{}\"",
-                setup.provider_url
-            )
-            .expect("text");
+            writeln!(config, "[provider.{name}]\nbase_url = \"{url}\"").expect("text");
         }
-        if !setup.more.contains("[routes]") {
-            config.push_str("[routes]\nsms = \"stub\"\nemail = \"stub\"\npush = \"stub\"\n");
+        let first = &setup.providers[0].name;
+        config.push_str("[routes]\n");
+        for channel in ["sms", "email", "push"] {
+            writeln!(config, "{channel} = \"{first}\"").expect("text");
         }
-        config.push_str(&setup.more);
         fs::write(self.path("sendonce.toml"), config).expect("a configuration");
     }
 
@@ -241,6 +276,26 @@ impl Home {
     /// All that its processes logged so far.
     pub fn log(&self) -> String {
         fs::read_to_string(self.path("log")).unwrap_or_default()
+    }
+
+    /// Whether any file of its ledger has this text in it.
+    pub fn ledger_holds(&self, text: &str) -> bool {
+        let mut folders = vec![self.path("ledger")];
+        let mut holds = false;
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(folder).expect("a folder") {
+                let path = entry.expect("an entry").path();
+                if path.is_dir() {
+                    folders.push(path);
+                } else {
+                    let bytes = fs::read(path).expect("a file");
+                    holds |= bytes
+                        .windows(text.len())
+                        .any(|window| window == text.as_bytes());
+                }
+            }
+        }
+        holds
     }
 
     /// Starts the worker.
@@ -273,10 +328,7 @@ impl Home {
             .stdout(Stdio::null())
             .stderr(log)
             .spawn();
-        Worker {
-            child: child.expect("the binary starts"),
-            admin: format!("http://127.0.0.1:{}", self.admin_port),
-        }
+        Worker::new(child.expect("the binary starts"), self.admin_port)
     }
 
     /// The binary with its configuration and environment, to be given a subcommand.
@@ -296,6 +348,10 @@ impl Home {
 
 impl Drop for Home {
     /// Shows the log where a test has failed.
+    #[allow(
+        clippy::print_stdout,
+        reason = "what is printed is captured, and shown with the failure"
+    )]
     fn drop(&mut self) {
         if std::thread::panicking() || std::env::var_os("SHOW_LOGS").is_some() {
             println!("{}", self.log());
@@ -308,109 +364,10 @@ pub fn sendonce() -> Command {
     Command::new(env!("CARGO_BIN_EXE_sendonce"))
 }
 
-/// A running worker; killed when dropped.
-pub struct Worker {
-    child: Child,
-    admin: String,
-}
-
-impl Worker {
-    /// SIGKILL, and nothing of it is left when this returns.
-    pub fn kill(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-
-    /// SIGTERM.
-    pub fn term(&self) {
-        let pid = rustix::process::Pid::from_child(&self.child);
-        rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it runs");
-    }
-
-    /// Waits until it has ended by itself.
-    pub async fn ended(&mut self, at_most: Duration) -> ExitStatus {
-        let ended = until(
-            "the worker to end",
-            at_most,
-            async || self.child.try_wait().expect("a child"),
-            Option::is_some,
-        );
-        ended.await.expect("ended")
-    }
-
-    /// Waits until it says that it is ready.
-    pub async fn ready(&self) {
-        let ready = async || match get(format!("{}/ready", self.admin)).await {
-            Ok(answer) => answer.status().as_u16(),
-            Err(_) => 0,
-        };
-        until("the worker to be ready", SOON, ready, |status| {
-            *status == 200
-        })
-        .await;
-    }
-
-    /// The sum of all series of this metric whose labels include `labels`; 0 if there is none.
-    pub async fn metric(&self, name: &str, labels: &[(&str, &str)]) -> f64 {
-        let Ok(answer) = get(format!("{}/metrics", self.admin)).await else {
-            return 0.0;
-        };
-        let text = answer.text().await.unwrap_or_default();
-        series(&text)
-            .filter(|(series, _)| {
-                series.split('{').next() == Some(name)
-                    && labels
-                        .iter()
-                        .all(|(label, value)| series.contains(&format!("{label}=\"{value}\"")))
-            })
-            .map(|(_, value)| value)
-            .sum()
-    }
-
-    /// Waits until a metric has at least this value.
-    pub async fn until_metric(&self, name: &str, labels: &[(&str, &str)], least: f64) {
-        let look = async || self.metric(name, labels).await;
-        until(
-            &format!("{name} {labels:?} to reach {least}"),
-            SOON,
-            look,
-            |value| *value >= least,
-        )
-        .await;
-    }
-
-    /// The whole text of its metrics.
-    pub async fn metrics(&self) -> String {
-        let answer = get(format!("{}/metrics", self.admin))
-            .await
-            .expect("an answer");
-        answer.text().await.expect("text")
-    }
-
-    /// Its process number.
-    pub fn pid(&self) -> u32 {
-        self.child.id()
-    }
-}
-
-impl Drop for Worker {
-    fn drop(&mut self) {
-        self.kill();
-    }
-}
-
 /// The exit code of a process that ended by itself.
 pub fn code(status: ExitStatus) -> i32 {
     assert_eq!(status.signal(), None, "ended by a signal");
     status.code().expect("a code")
-}
-
-/// The series of a text of metrics.
-pub fn series(text: &str) -> impl Iterator<Item = (&str, f64)> {
-    text.lines()
-        .filter(|line| !line.starts_with('#'))
-        .filter_map(|line| line.rsplit_once(' '))
-        .filter_map(|(series, value)| Some((series, value.parse().ok()?)))
 }
 
 /// A record's headers by name.
@@ -430,9 +387,4 @@ pub fn headers(record: &rdkafka::message::OwnedMessage) -> BTreeMap<String, Stri
 pub fn free_port() -> u16 {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
     listener.local_addr().expect("an address").port()
-}
-
-/// Whether a folder holds anything.
-pub fn is_empty(folder: &Path) -> bool {
-    fs::read_dir(folder).map_or(true, |mut entries| entries.next().is_none())
 }

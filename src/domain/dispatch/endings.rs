@@ -3,6 +3,8 @@
 //! One rule stands above the others: while an attempt may have been taken, whatever ended the series, the dead letter
 //! says `outcome_unknown`.
 
+use std::sync::Arc;
+
 use crate::domain::attempt::Verdict;
 use crate::domain::dead_letter::Reason;
 use crate::domain::ledger_entry::Answered;
@@ -13,7 +15,16 @@ use super::{Limits, Series, Terms};
 /// Why a series ends.
 pub(super) struct Ending {
     pub(super) reason: Reason,
-    pub(super) detail: &'static str,
+    pub(super) detail: Arc<str>,
+}
+
+impl Ending {
+    fn new(reason: Reason, detail: &str) -> Self {
+        Self {
+            reason,
+            detail: detail.into(),
+        }
+    }
 }
 
 /// The end of the series whose last answer is `last`, or `None` if there is to be another attempt.
@@ -31,16 +42,13 @@ pub(super) fn of(
         } else {
             reason
         };
-        Some(Ending { reason, detail })
+        Some(Ending::new(reason, detail))
     };
 
     match last.verdict {
         Verdict::Accepted => return None,
         Verdict::Rejected if rejects_all(series, terms) => {
-            return Some(Ending {
-                reason: Reason::Rejected,
-                detail: "provider",
-            });
+            return Some(Ending::new(Reason::Rejected, "provider"));
         }
         Verdict::Rejected => return ending(Reason::Rejected, "rejected_after_unknown"),
         Verdict::Conflict => return ending(Reason::PayloadConflict, "provider"),
@@ -52,41 +60,26 @@ pub(super) fn of(
         | Verdict::AccountHold => {}
     }
     if last.flags.burned {
-        return Some(Ending {
-            reason: Reason::OutcomeUnknown,
-            detail: "key_burned",
-        });
+        return Some(Ending::new(Reason::OutcomeUnknown, "key_burned"));
     }
     if last.flags.last_word && last.verdict == Verdict::Unknown {
-        return Some(Ending {
-            reason: Reason::OutcomeUnknown,
-            detail: "stored_error",
-        });
+        return Some(Ending::new(Reason::OutcomeUnknown, &last.detail));
     }
     if open_question && terms.key.is_none() {
-        return Some(Ending {
-            reason: Reason::OutcomeUnknown,
-            detail: "no_key",
-        });
+        return Some(Ending::new(Reason::OutcomeUnknown, "no_key"));
     }
     if series.spent() >= terms.budget {
         return ending(Reason::RetriesExhausted, "budget");
     }
     if series.count(|verdict| verdict == Verdict::InProgress) > terms.in_progress_max {
-        return Some(Ending {
-            reason: Reason::OutcomeUnknown,
-            detail: "in_progress",
-        });
+        return Some(Ending::new(Reason::OutcomeUnknown, "in_progress"));
     }
     let next_start = last.due.map_or(now, |due| due.max(now));
     if limits.expires_at.is_some_and(|end| end <= next_start) {
         return ending(Reason::Expired, "expires_at");
     }
     if open_question && series.window_closed(terms, next_start) {
-        return Some(Ending {
-            reason: Reason::OutcomeUnknown,
-            detail: "window_closed",
-        });
+        return Some(Ending::new(Reason::OutcomeUnknown, "window_closed"));
     }
     None
 }

@@ -87,8 +87,8 @@ pub enum Step {
         round: u32,
         /// Why.
         reason: Reason,
-        /// The finer cause.
-        detail: &'static str,
+        /// The finer cause, one short label.
+        detail: Arc<str>,
     },
     /// Produce the dead letter, and persist where the broker put it.
     ProduceDeadLetter {
@@ -205,10 +205,10 @@ pub fn answered(
 }
 
 fn first(terms: &Terms, limits: &Limits, now: Timestamp) -> Step {
-    let aside = |detail| Step::SetAside {
+    let aside = |detail: &str| Step::SetAside {
         round: 0,
         reason: Reason::Expired,
-        detail,
+        detail: detail.into(),
     };
     if limits.expires_at.is_some_and(|end| end <= now) {
         aside("expires_at")

@@ -148,7 +148,11 @@ impl Told {
                 message_id: None,
                 status: None,
                 provider_code: None,
-                detail: "test",
+                detail: if flags.last_word {
+                    "stored_error"
+                } else {
+                    "test"
+                },
             };
             let now = start.plus(Duration::from_secs(2));
             let story = self.story.as_ref().unwrap();

@@ -84,10 +84,7 @@ impl Crew {
                     reason,
                     detail,
                 } => {
-                    let fact = Fact::DeadLettering {
-                        reason,
-                        detail: detail.into(),
-                    };
+                    let fact = Fact::DeadLettering { reason, detail };
                     let (known, durable) =
                         self.persist(job, &case.subject, story, round, fact).await?;
                     (story, proof) = (Some(known), Some(durable));

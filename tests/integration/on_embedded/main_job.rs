@@ -15,6 +15,7 @@ async fn what_is_published_is_sent_once_and_committed_and_a_second_run_sends_not
     publish(&kafka, "send-intents", &records).await;
 
     let mut worker = home.start(&setup);
+    worker.until_ready().await;
     kafka
         .until_committed_to_the_end("sendonce", "send-intents", SOON)
         .await;
@@ -27,7 +28,7 @@ async fn what_is_published_is_sent_once_and_committed_and_a_second_run_sends_not
         .until_committed_to_the_end("sendonce", "send-intents", SOON)
         .await;
     worker
-        .until_metric("sendonce_suppressed_total", &[("reason", "ledger")], 50.0)
+        .until_count("sendonce_suppressed_total", &[("reason", "ledger")], 50)
         .await;
     worker.term();
     assert_eq!(code(worker.ended(SOON).await), 0, "{}", home.log());

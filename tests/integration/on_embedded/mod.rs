@@ -1,3 +1,12 @@
 //! The real binary on the embedded broker: what `cargo test` alone can show.
 
+mod dispatching;
+mod kafka_input;
+mod keys;
+mod ledger_directory;
 mod main_job;
+mod outcomes;
+mod privacy;
+mod set_aside;
+mod shapes;
+mod transport;

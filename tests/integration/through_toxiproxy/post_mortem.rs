@@ -31,7 +31,7 @@ async fn one_delivery_although_the_answer_is_lost_to(toxic: Toxic) {
     proxy.add(Direction::Downstream, toxic).await;
     let mut worker = home.start(&setup);
     worker
-        .until_metric("sendonce_attempts_total", &[("verdict", "unknown")], 1.0)
+        .until_count("sendonce_attempts_total", &[("verdict", "unknown")], 1)
         .await;
     assert_eq!(stub.stats().await.deliveries, 1, "the provider took it");
     proxy.heal().await;
@@ -40,9 +40,9 @@ async fn one_delivery_although_the_answer_is_lost_to(toxic: Toxic) {
         .await;
 
     let accepted = [("outcome", "accepted")];
-    let outcomes = worker.metric("sendonce_outcomes_total", &accepted).await;
-    let attempts = worker.metric("sendonce_attempts_total", &[]).await;
-    let replays = worker.metric("sendonce_provider_replays_total", &[]).await;
+    let outcomes = worker.count("sendonce_outcomes_total", &accepted).await;
+    let attempts = worker.count("sendonce_attempts_total", &[]).await;
+    let replays = worker.count("sendonce_provider_replays_total", &[]).await;
     worker.term();
     assert_eq!(code(worker.ended(SOON).await), 0, "{}", home.log());
 
@@ -52,8 +52,8 @@ async fn one_delivery_although_the_answer_is_lost_to(toxic: Toxic) {
     let item: Item = stub.deliveries().await.remove(0);
     assert_eq!(item.key, Some(key_of(&home, &setup, "order-181")));
     assert!(item.requests > 1, "{item:?}");
-    assert_eq!((outcomes, replays), (1.0, 1.0));
-    assert_eq!(attempts, item.requests as f64);
+    assert_eq!((outcomes, replays), (1, 1));
+    assert_eq!(attempts, item.requests);
     assert!(kafka.records("send-intents.dlq").is_empty());
 }
 
@@ -97,7 +97,7 @@ async fn a_provider_that_knows_no_keys_is_not_asked_again_after_a_lost_answer() 
             .until_committed_to_the_end("sendonce", "send-intents", SOON)
             .await;
 
-        assert_eq!(worker.metric("sendonce_unknown_open", &[]).await, 1.0);
+        assert_eq!(worker.count("sendonce_unknown_open", &[]).await, 1);
         assert_eq!(stub.requests().await, 1, "{toxic:?}");
         assert_eq!(stub.stats().await.deliveries, 1, "{toxic:?}");
         let letters = kafka.records("send-intents.dlq");
