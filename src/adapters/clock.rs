@@ -64,6 +64,11 @@ impl BootMoment {
         Self::now() >= self
     }
 
+    /// How long ago it came; zero if it has not.
+    pub fn elapsed(self) -> Duration {
+        Self::now().0.saturating_sub(self.0)
+    }
+
     /// How long until it comes; zero if it has.
     pub fn remaining(self) -> Duration {
         self.0.saturating_sub(Self::now().0)

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::Semaphore;
 
@@ -35,7 +36,7 @@ pub struct Account {
     pub profile: Arc<Profile>,
     /// That profile's hash.
     pub profile_hash: ProfileHash,
-    /// The terms on which attempts are made.
+    /// The terms on which first attempts are made; what has begun keeps the terms of the version that began it.
     pub terms: Terms,
     /// Requests in flight at once. Each account has its own, so that a slow provider starves no other.
     pub requests: Arc<Semaphore>,
@@ -59,6 +60,17 @@ pub struct AccountFault {
     pub provider: Arc<str>,
     /// What is wrong, with its place.
     pub problem: String,
+}
+
+/// Why an earlier version of a profile cannot be had.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum VersionFault {
+    /// The ledger cannot be read now.
+    #[error(transparent)]
+    Unreadable(#[from] LedgerError),
+    /// It is not there, or no longer fits the installation: what it began cannot go on.
+    #[error("the profile that began it is gone")]
+    Gone,
 }
 
 impl Accounts {
@@ -166,6 +178,11 @@ impl Account {
         })
     }
 
+    /// The terms of one version of the profile.
+    pub fn terms_of(&self, profile: &Profile) -> Terms {
+        with_profile(profile, &self.terms)
+    }
+
     /// Whether an attempt may start now.
     pub fn ask(&self, now: Timestamp) -> Passage {
         let span = self.terms.request_span + self.terms.transport_bound;
@@ -191,7 +208,11 @@ impl Account {
     }
 
     /// The profile of this hash: the one in force, or an earlier one that the ledger keeps.
-    pub fn version(&self, hash: ProfileHash, ledger: &dyn Ledger) -> Result<Arc<Profile>, String> {
+    pub fn version(
+        &self,
+        hash: ProfileHash,
+        ledger: &dyn Ledger,
+    ) -> Result<Arc<Profile>, VersionFault> {
         if hash == self.profile_hash {
             return Ok(Arc::clone(&self.profile));
         }
@@ -199,12 +220,11 @@ impl Account {
         if let Some(profile) = versions.get(&hash) {
             return Ok(Arc::clone(profile));
         }
-        let text = ledger.profile(hash).map_err(|error| error.to_string())?;
-        let text = text.ok_or_else(|| format!("profile {hash} is not in the ledger"))?;
+        let text = ledger.profile(hash)?.ok_or(VersionFault::Gone)?;
         let profile = self
             .profile
             .earlier(&text)
-            .map_err(|_| format!("profile {hash} of the ledger can no longer be read"))?;
+            .map_err(|_| VersionFault::Gone)?;
         let profile = Arc::new(profile);
         versions.insert(hash, Arc::clone(&profile));
         Ok(profile)
@@ -231,6 +251,26 @@ fn resolved(profile: &Profile) -> Result<BTreeMap<String, String>, String> {
 }
 
 fn terms(config: &Config, profile: &Profile) -> Terms {
+    let (base, cap) = (config.retry.base, config.retry.cap);
+    with_profile(
+        profile,
+        &Terms {
+            key: None,
+            request_span: Duration::ZERO,
+            transport_bound: Duration::ZERO,
+            budget: config.retry.budget,
+            in_progress_max: config.retry.in_progress_max,
+            pace: Pace {
+                backoff: Backoff { base, cap },
+                in_progress_wait: config.retry.in_progress_wait,
+                probe_interval: config.retry.probe_interval,
+            },
+        },
+    )
+}
+
+/// `terms` with what this version of the profile says.
+fn with_profile(profile: &Profile, terms: &Terms) -> Terms {
     Terms {
         key: profile.key.as_ref().map(|key| KeyTerms {
             window: key.window.length,
@@ -238,15 +278,6 @@ fn terms(config: &Config, profile: &Profile) -> Terms {
         }),
         request_span: profile.timeouts.request,
         transport_bound: profile.timeouts.unacknowledged,
-        budget: config.retry.budget,
-        in_progress_max: config.retry.in_progress_max,
-        pace: Pace {
-            backoff: Backoff {
-                base: config.retry.base,
-                cap: config.retry.cap,
-            },
-            in_progress_wait: config.retry.in_progress_wait,
-            probe_interval: config.retry.probe_interval,
-        },
+        ..terms.clone()
     }
 }

@@ -22,7 +22,7 @@ pub struct Committer {
 /// What the committer is told beside the passing of time.
 enum Order {
     /// Commit what these tenures have settled, then tell.
-    Now(Vec<Arc<Tenure>>, Sender<()>),
+    Now(Vec<Arc<Tenure>>, Sender<CommitResult>),
 }
 
 impl Committer {
@@ -46,10 +46,11 @@ impl Committer {
         Ok(Self { orders, thread })
     }
 
-    /// Commits what these tenures have settled. Returns whether the coordinator answered within `timeout`.
-    pub fn commit_now(&self, tenures: Vec<Arc<Tenure>>, timeout: Duration) -> bool {
+    /// Commits what these tenures have settled. `None` if the coordinator did not answer within `timeout`.
+    pub fn commit_now(&self, tenures: Vec<Arc<Tenure>>, timeout: Duration) -> Option<CommitResult> {
         let (done, told) = channel();
-        self.orders.send(Order::Now(tenures, done)).is_ok() && told.recv_timeout(timeout).is_ok()
+        self.orders.send(Order::Now(tenures, done)).ok()?;
+        told.recv_timeout(timeout).ok()
     }
 
     /// Ends the thread, and waits until its current commit has been answered.
@@ -74,9 +75,9 @@ impl Work {
         loop {
             match orders.recv_timeout(interval) {
                 Ok(Order::Now(tenures, done)) => {
-                    self.commit(&tenures);
+                    let result = self.commit(&tenures);
                     // The one who asked may have stopped waiting.
-                    let _ = done.send(());
+                    let _ = done.send(result);
                 }
                 Err(RecvTimeoutError::Timeout) => {
                     let tenures = self.tenures.all();
@@ -88,7 +89,7 @@ impl Work {
         }
     }
 
-    fn commit(&mut self, tenures: &[Arc<Tenure>]) {
+    fn commit(&mut self, tenures: &[Arc<Tenure>]) -> CommitResult {
         let ahead: Vec<(AssignmentEpoch, TopicPartition, NextOffset)> = tenures
             .iter()
             .filter_map(|tenure| {
@@ -99,28 +100,30 @@ impl Work {
             })
             .collect();
         if ahead.is_empty() {
-            return;
+            return CommitResult::Ok;
         }
         let positions: Vec<_> = ahead
             .iter()
             .map(|(_, partition, next)| (partition.clone(), *next))
             .collect();
-        match self.consumer.commit(&positions) {
+        let result = match self.consumer.commit(&positions) {
             Ok(()) => {
-                self.metrics.commit(CommitResult::Ok);
                 for (epoch, partition, next) in ahead {
                     self.committed.insert(partition, (epoch, next));
                 }
+                CommitResult::Ok
             }
             Err(error) if is_stale(&error) => {
-                self.metrics.commit(CommitResult::Stale);
                 tracing::warn!(%error, "a commit came too late: the group has moved on");
+                CommitResult::Stale
             }
             Err(error) => {
-                self.metrics.commit(CommitResult::Failed);
                 tracing::warn!(%error, "a commit failed and is tried again");
+                CommitResult::Failed
             }
-        }
+        };
+        self.metrics.commit(result);
+        result
     }
 
     fn forget_all_but(&mut self, tenures: &[Arc<Tenure>]) {

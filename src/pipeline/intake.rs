@@ -13,9 +13,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::Instant;
 
 use crate::adapters::kafka::consumer::{Beginning, GroupConsumer, Polled};
-use crate::domain::position::TopicPartition;
+use crate::domain::position::{NextOffset, TopicPartition};
 use crate::domain::record::Record;
-use crate::telemetry::metrics::{Metrics, Rebalance};
+use crate::telemetry::metrics::{CommitResult, Metrics, Rebalance};
 use crate::telemetry::status::{Loop, NotReady, Status};
 
 use super::committer::Committer;
@@ -25,6 +25,8 @@ use super::worker::Crew;
 
 /// How long a full house is waited out before the partitions are paused.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// Bytes of records that one place has room for.
+const PLACE_BYTES: usize = 16 * 1024;
 /// The longest that one look at the group takes.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -168,7 +170,7 @@ impl Intake {
 
     fn read(&mut self, record: Record) {
         if self.held.is_empty()
-            && let Ok(room) = Arc::clone(&self.room).try_acquire_owned()
+            && let Ok(room) = Arc::clone(&self.room).try_acquire_many_owned(self.weight(&record))
         {
             self.hand_over(record, room);
         } else {
@@ -184,7 +186,8 @@ impl Intake {
             } else {
                 LOOK
             };
-            let room = Arc::clone(&self.room).acquire_owned();
+            let weight = self.held.front().map_or(1, |record| self.weight(record));
+            let room = Arc::clone(&self.room).acquire_many_owned(weight);
             let room = self
                 .runtime
                 .block_on(async { tokio::time::timeout(wait, room).await });
@@ -202,15 +205,31 @@ impl Intake {
         }
     }
 
+    /// The places that a record takes: one, and one more for each 16 KiB, so that large records fill the house earlier.
+    fn weight(&self, record: &Record) -> u32 {
+        let places = 1 + record.size() / PLACE_BYTES;
+        u32::try_from(places.min(self.limits.open_max)).unwrap_or(u32::MAX)
+    }
+
     fn hand_over(&mut self, record: Record, room: OwnedSemaphorePermit) {
-        let Some(tenure) = self.tenures.of(&record.position.partition) else {
+        let Some(mut tenure) = self.tenures.of(&record.position.partition) else {
             return;
         };
         self.metrics.record();
         if let Err(fault) = tenure.open(record.position.offset, record.timestamp) {
-            // Kafka went back, as after a reset of the client's position: it has been seen already.
-            tracing::warn!(position = %record.position, %fault, "a record came out of order and is passed over");
-            return;
+            // The log was cut or made anew, and the client began again: so do we. What is settled is suppressed.
+            tracing::warn!(position = %record.position, %fault, "reading went back; a new tenure begins here");
+            let from = NextOffset(record.position.offset.0);
+            let partition = record.position.partition.clone();
+            tenure = self
+                .tenures
+                .begin(partition, self.crew.writer_name(), Some(from));
+            if tenure
+                .open(record.position.offset, record.timestamp)
+                .is_err()
+            {
+                return;
+            }
         }
         let partition = record.position.partition.clone();
         self.crew.take(record, Arc::clone(&tenure), room);
@@ -301,6 +320,8 @@ impl Intake {
             }
         }
         self.consumer.take_up(&beginnings)?;
+        // A pause of an earlier tenure outlives it inside the client.
+        self.consumer.resume(&partitions)?;
         if self.house_full {
             self.pause(&partitions);
         }
@@ -376,13 +397,24 @@ impl Intake {
                     "a revoked partition is let go with work in flight: what it comes to is recorded late"
                 );
             }
-            if !self
-                .committer
-                .commit_now(leaving.tenures, Duration::from_secs(10))
-            {
+            if !self.commit_last(&leaving.tenures, Duration::from_secs(10)) {
                 tracing::warn!("the last commit of a revoked partition was not answered in time");
             }
             self.leave(&leaving.partitions);
+        }
+    }
+
+    /// The last commit of these tenures, tried again as long as there is time and it is not too late.
+    fn commit_last(&self, tenures: &[Arc<Tenure>], patience: Duration) -> bool {
+        let until = Instant::now() + patience;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            match self.committer.commit_now(tenures.to_vec(), left) {
+                Some(CommitResult::Ok) => return true,
+                Some(CommitResult::Stale) | None => return false,
+                Some(CommitResult::Failed) if Instant::now() >= until => return false,
+                Some(CommitResult::Failed) => {}
+            }
         }
     }
 
@@ -432,7 +464,7 @@ impl Intake {
         let at_work = tenures.iter().map(|tenure| tenure.at_work_count()).sum();
         let left = until.saturating_duration_since(Instant::now());
         let patience = left.clamp(LAST_COMMIT_MIN, LAST_COMMIT_MAX);
-        if !self.committer.commit_now(tenures.clone(), patience) {
+        if !self.commit_last(&tenures, patience) {
             tracing::warn!(
                 "the last commit was not answered in time; what was settled is suppressed when read again"
             );

@@ -427,7 +427,7 @@ fn announce(config: &Config) {
         "started"
     );
     tracing::warn!(
-        "the ledger is this directory alone: when a partition moves to another instance, providers that recognise the key \
-         still send once; for those that do not, an attempt in flight at the move may be repeated"
+        "the ledger is this directory alone: what a partition's earlier owner sent and had not committed is sent again when \
+         the partition moves. Providers that recognise the key answer from memory; others send it twice"
     );
 }

@@ -5,12 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use crate::adapters::clock::Clock;
+use crate::adapters::clock::{BootMoment, Clock};
 use crate::adapters::kafka::consumer::GroupConsumer;
-use crate::adapters::ledger::Ledger;
+use crate::adapters::ledger::{Ledger, LedgerError};
 use crate::domain::position::{NextOffset, TopicPartition};
+use crate::domain::time::Timestamp;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::status::{Loop, NotReady, Status};
 
@@ -19,6 +21,8 @@ use super::tenures::Tenures;
 
 /// Between two rounds.
 const ROUND: Duration = Duration::from_secs(1);
+/// How much further than the boot clock the wall clock may go between two rounds of forgetting.
+const LEAP_MAX: Duration = Duration::from_secs(3_600);
 /// Between two looks at what the broker holds.
 const BROKER_ROUND: Duration = Duration::from_secs(10);
 
@@ -53,6 +57,8 @@ impl Upkeep {
         let mut expiry = Instant::now() + self.expire_every;
         let mut progress: HashMap<TopicPartition, Progress> = HashMap::new();
         let mut shown: Vec<TopicPartition> = Vec::new();
+        let mut forgetting: Option<JoinHandle<()>> = None;
+        let mut last_forgotten = (self.clock.now(), BootMoment::now());
         loop {
             self.status.beat(Loop::Upkeep);
             shown = self.show_open(&shown);
@@ -63,7 +69,15 @@ impl Upkeep {
             }
             if Instant::now() >= expiry {
                 expiry = Instant::now() + self.expire_every;
-                self.let_forget().await;
+                if forgetting.as_ref().is_none_or(JoinHandle::is_finished)
+                    && self.clock_is_steady(&mut last_forgotten)
+                {
+                    forgetting = Some(tokio::spawn(let_forget(
+                        Arc::clone(&self.ledger),
+                        Arc::clone(&self.depth),
+                        self.clock.now(),
+                    )));
+                }
             }
             tokio::select! {
                 () = tokio::time::sleep(ROUND) => {}
@@ -152,30 +166,38 @@ impl Upkeep {
         }
     }
 
-    async fn let_forget(&self) {
-        let (ledger, depth, now) = (
-            Arc::clone(&self.ledger),
-            Arc::clone(&self.depth),
-            self.clock.now(),
-        );
-        let forgotten = tokio::task::spawn_blocking(move || {
-            let forgotten = ledger.expire(now)?;
-            if forgotten > 0 {
-                depth.count_again(&*ledger)?;
-            }
-            Ok::<u64, crate::adapters::ledger::LedgerError>(forgotten)
-        });
-        match forgotten.await {
-            Ok(Ok(0)) => {}
-            Ok(Ok(entries)) => tracing::info!(
-                entries,
-                "the ledger has forgotten what is past its retention"
-            ),
-            Ok(Err(error)) => {
-                tracing::warn!(%error, "the ledger could not forget; tried again later")
-            }
-            Err(_) => tracing::error!("forgetting panicked; tried again later"),
+    /// Whether the wall clock has gone on since `last` about as far as the boot clock. After a leap forward nothing is
+    /// forgotten this time: what was forgotten by mistake would be sent again.
+    fn clock_is_steady(&self, last: &mut (Timestamp, BootMoment)) -> bool {
+        let (wall, boot) = *last;
+        let (now, ticked) = (self.clock.now(), boot.elapsed());
+        *last = (now, BootMoment::now());
+        let steady = now.since(wall) <= ticked + LEAP_MAX;
+        if !steady {
+            tracing::error!(
+                "the wall clock has leapt forward: the ledger forgets nothing until it is steady"
+            );
         }
+        steady
+    }
+}
+
+async fn let_forget(ledger: Arc<dyn Ledger>, depth: Arc<Depth>, now: Timestamp) {
+    let forgotten = tokio::task::spawn_blocking(move || {
+        let forgotten = ledger.expire(now)?;
+        if forgotten > 0 {
+            depth.count_again(&*ledger)?;
+        }
+        Ok::<u64, LedgerError>(forgotten)
+    });
+    match forgotten.await {
+        Ok(Ok(0)) => {}
+        Ok(Ok(entries)) => tracing::info!(
+            entries,
+            "the ledger has forgotten what is past its retention"
+        ),
+        Ok(Err(error)) => tracing::warn!(%error, "the ledger could not forget; tried again later"),
+        Err(_) => tracing::error!("forgetting panicked; tried again later"),
     }
 }
 

@@ -21,6 +21,9 @@ use crate::domain::position::{NextOffset, Offset, Position, TopicPartition};
 use crate::domain::record::Record;
 use crate::domain::time::Timestamp;
 
+/// How long a question about offsets may take.
+const LOOK_UP: Duration = Duration::from_secs(30);
+
 /// What one look at the group brought.
 #[derive(Debug)]
 pub enum Polled {
@@ -174,11 +177,16 @@ impl GroupConsumer {
     pub fn take_up(&self, partitions: &[(TopicPartition, Beginning)]) -> KafkaResult<()> {
         let mut list = TopicPartitionList::with_capacity(partitions.len());
         let mut moments = TopicPartitionList::new();
+        let mut chosen: Vec<(TopicPartition, NextOffset)> = Vec::new();
         for (partition, beginning) in partitions {
             let place = match beginning {
                 Beginning::Committed(next) => Place::Offset(next.0),
                 Beginning::Uncommitted(StartAt::Earliest) => Place::Beginning,
-                Beginning::Uncommitted(StartAt::Latest) => Place::End,
+                Beginning::Uncommitted(StartAt::Latest) => {
+                    let (_, high) = self.watermarks(partition, LOOK_UP)?;
+                    chosen.push((partition.clone(), high));
+                    Place::Offset(high.0)
+                }
                 Beginning::Uncommitted(StartAt::Moment(moment)) => {
                     let at = Place::Offset(moment.as_millis());
                     moments.add_partition_offset(&partition.topic, partition.partition, at)?;
@@ -188,12 +196,29 @@ impl GroupConsumer {
             list.add_partition_offset(&partition.topic, partition.partition, place)?;
         }
         if moments.count() > 0 {
-            let found = self
-                .inner
-                .offsets_for_times(moments, Duration::from_secs(30))?;
+            let found = self.inner.offsets_for_times(moments, LOOK_UP)?;
             for element in found.elements() {
-                list.add_partition_offset(element.topic(), element.partition(), element.offset())?;
+                element.error()?;
+                let partition = TopicPartition {
+                    topic: element.topic().into(),
+                    partition: element.partition(),
+                };
+                let next = match element.offset() {
+                    Place::Offset(next) => NextOffset(next),
+                    Place::Beginning
+                    | Place::End
+                    | Place::Stored
+                    | Place::Invalid
+                    | Place::OffsetTail(_) => self.watermarks(&partition, LOOK_UP)?.1,
+                };
+                let place = Place::Offset(next.0);
+                list.add_partition_offset(&partition.topic, partition.partition, place)?;
+                chosen.push((partition, next));
             }
+        }
+        if !chosen.is_empty() {
+            // Committed at once: after a crash before the first commit, reading must not begin further on.
+            self.commit(&chosen)?;
         }
         match self.inner.rebalance_protocol() {
             RebalanceProtocol::Cooperative => self.inner.incremental_assign(&list),
@@ -225,6 +250,9 @@ impl GroupConsumer {
         timeout: Duration,
     ) -> KafkaResult<Vec<(TopicPartition, Beginning)>> {
         let committed = self.inner.committed_offsets(list(partitions), timeout)?;
+        for element in committed.elements() {
+            element.error()?;
+        }
         let beginning = |partition: &TopicPartition| {
             let found = committed.find_partition(&partition.topic, partition.partition)?;
             match found.offset() {

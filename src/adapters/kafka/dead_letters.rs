@@ -3,7 +3,6 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
 use rdkafka::ClientConfig;
 use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
 use rdkafka::message::{Header, OwnedHeaders};
@@ -47,18 +46,32 @@ impl DeadLetters {
     /// Same partition number as the origin where the topic has it, else chosen by the record's key. A value that is
     /// too large to be written again is left out, and its size and hash stand for it.
     pub async fn produce(&self, record: &Record, letter: &Letter) -> KafkaResult<Position> {
-        let headers = letter.headers(&record.headers, self.family);
-        match self.write(record, record.value.as_ref(), &headers).await {
-            Err(error) if is_too_large(&error) => {
-                let whole = Letter {
-                    detail: "value_omitted".into(),
-                    ..letter.clone()
-                };
-                let mut headers = whole.headers(&[], self.family);
-                headers.extend(value_omitted(record.value.as_deref().unwrap_or_default()));
-                self.write(record, None, &headers).await
+        let whole = Form {
+            value: true,
+            key: true,
+            timestamp: true,
+        };
+        let reduced = Form {
+            value: false,
+            ..whole
+        };
+        let least = Form {
+            value: false,
+            key: false,
+            timestamp: false,
+        };
+        let mut forms = [whole, reduced, least].into_iter();
+        let mut form = whole;
+        loop {
+            match self.write(record, letter, form).await {
+                Err(error) if is_final(&error) => {
+                    match forms.find(|next| next.is_less_than(form)) {
+                        Some(less) => form = less,
+                        None => return Err(error),
+                    }
+                }
+                written => return written,
             }
-            written => written,
         }
     }
 
@@ -67,23 +80,32 @@ impl DeadLetters {
         self.producer.flush(timeout)
     }
 
-    async fn write(
-        &self,
-        record: &Record,
-        value: Option<&Bytes>,
-        headers: &[(String, Option<Bytes>)],
-    ) -> KafkaResult<Position> {
+    async fn write(&self, record: &Record, letter: &Letter, form: Form) -> KafkaResult<Position> {
+        let value = record.value.as_deref().filter(|_| form.value);
+        let headers = if form.value {
+            letter.headers(&record.headers, self.family)
+        } else {
+            let detail = "value_omitted".to_owned();
+            let mut headers = Letter {
+                detail,
+                ..letter.clone()
+            }
+            .headers(&[], self.family);
+            headers.extend(value_omitted(record.value.as_deref().unwrap_or_default()));
+            headers
+        };
         let mut owned = OwnedHeaders::new_with_capacity(headers.len());
-        for (key, value) in headers {
+        for (key, value) in &headers {
             owned = owned.insert(Header {
                 key,
                 value: value.as_deref(),
             });
         }
         let mut out: FutureRecord<'_, [u8], [u8]> = FutureRecord::to(&self.topic).headers(owned);
-        out.key = record.key.as_deref();
-        out.payload = value.map(|value| &value[..]);
-        out.timestamp = Some(record.timestamp.as_millis()).filter(|at| *at > 0);
+        out.key = record.key.as_deref().filter(|_| form.key);
+        out.payload = value;
+        let stamped = record.timestamp.as_millis();
+        out.timestamp = Some(stamped).filter(|at| *at > 0 && form.timestamp);
         let origin = record.position.partition.partition;
         out.partition = Some(origin).filter(|number| *number < self.partitions);
         let delivery = self
@@ -101,6 +123,31 @@ impl DeadLetters {
     }
 }
 
-fn is_too_large(error: &KafkaError) -> bool {
-    error.rdkafka_error_code() == Some(RDKafkaErrorCode::MessageSizeTooLarge)
+/// How much of the record a dead letter repeats.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Form {
+    value: bool,
+    key: bool,
+    timestamp: bool,
+}
+
+impl Form {
+    fn is_less_than(self, other: Self) -> bool {
+        let parts = |form: Self| [form.value, form.key, form.timestamp];
+        parts(self) != parts(other) && parts(self).iter().zip(parts(other)).all(|(a, b)| *a <= b)
+    }
+}
+
+/// Whether the same letter would be refused again: it is written with less of the record in it.
+fn is_final(error: &KafkaError) -> bool {
+    matches!(
+        error.rdkafka_error_code(),
+        Some(
+            RDKafkaErrorCode::MessageSizeTooLarge
+                | RDKafkaErrorCode::InvalidMessage
+                | RDKafkaErrorCode::InvalidMessageSize
+                | RDKafkaErrorCode::InvalidTimestamp
+                | RDKafkaErrorCode::InvalidRecord
+        )
+    )
 }

@@ -12,6 +12,9 @@ use crate::domain::time::Timestamp;
 
 use super::{Limits, Series, Terms};
 
+/// The most attempts of one round, whatever they came to: a story must stay small enough to be written.
+const ATTEMPTS_MAX: u32 = 120;
+
 /// Why a series ends.
 pub(super) struct Ending {
     pub(super) reason: Reason,
@@ -74,11 +77,15 @@ pub(super) fn of(
     if series.count(|verdict| verdict == Verdict::InProgress) > terms.in_progress_max {
         return Some(Ending::new(Reason::OutcomeUnknown, "in_progress"));
     }
+    if series.last_number() >= ATTEMPTS_MAX {
+        return ending(Reason::RetriesExhausted, "attempts");
+    }
     let next_start = last.due.map_or(now, |due| due.max(now));
     if limits.expires_at.is_some_and(|end| end <= next_start) {
         return ending(Reason::Expired, "expires_at");
     }
-    if open_question && series.window_closed(terms, next_start) {
+    let closed = |at| series.window_closed(terms, at);
+    if open_question && (closed(now) || closed(next_start)) {
         return Some(Ending::new(Reason::OutcomeUnknown, "window_closed"));
     }
     None

@@ -18,6 +18,9 @@ use super::retry::Pace;
 use super::time::{Timestamp, UnitFraction};
 use endings::Ending;
 
+/// A clock that has gone back by more than this since the first attempt tells nothing about a key's window.
+const CLOCK_SKEW: Duration = Duration::from_secs(60);
+
 /// What the provider's profile and the configuration say about sending.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Terms {
@@ -309,7 +312,10 @@ impl<'a> Series<'a> {
     /// Whether the provider may have forgotten the key by `at`.
     fn window_closed(&self, terms: &Terms, at: Timestamp) -> bool {
         match (terms.key, self.story.first_start()) {
-            (Some(key), Some(first)) => at >= first.at.plus(key.window.saturating_sub(key.margin)),
+            (Some(key), Some(first)) => {
+                let stepped_back = at.plus(CLOCK_SKEW) < first.at;
+                stepped_back || at >= first.at.plus(key.window.saturating_sub(key.margin))
+            }
             (Some(_), None) | (None, _) => false,
         }
     }

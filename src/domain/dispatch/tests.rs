@@ -306,6 +306,11 @@ fn the_budget_counts_what_was_not_sent_throttled_or_unknown_and_nothing_else() {
     }
     for verdict in [Verdict::Misconfigured, Verdict::AccountHold] {
         assert_eq!(after(&keyed(), &vec![heard(verdict); 60]), "start 61");
+        assert_eq!(
+            after(&keyed(), &vec![heard(verdict); 120]),
+            "set aside retries_exhausted (attempts)",
+            "a story stays small enough to be written"
+        );
     }
 }
 
@@ -362,6 +367,18 @@ fn p13_an_unknown_outcome_is_not_repeated_once_the_provider_may_have_forgotten_t
         line(&told.next(&half_hour, &limits(), at(63))),
         "set aside outcome_unknown (window_closed)",
         "a wait beyond the window ends the series at once"
+    );
+}
+
+#[test]
+fn a_clock_that_went_back_tells_nothing_about_the_window() {
+    let told = Told::nothing().attempt(&keyed(), at(600), &timed_out());
+    let back = |seconds| line(&told.next(&keyed(), &limits(), at(seconds)));
+    assert_eq!(back(660), "start 2");
+    assert_eq!(
+        back(539),
+        "set aside outcome_unknown (window_closed)",
+        "a minute and more before the first attempt"
     );
 }
 

@@ -9,10 +9,11 @@ use crate::domain::account_gate::Passage;
 use crate::domain::attempt::{Classified, Flags, Verdict};
 use crate::domain::classify::{Circumstances, classify, is_alarm};
 use crate::domain::dead_letter::Reason;
-use crate::domain::dispatch::{self, Limits, Step};
+use crate::domain::dispatch::{self, Limits, Step, Terms};
 use crate::domain::intent::Intent;
 use crate::domain::ledger_entry::{Fact, Rendering, Standing, Story, Subject};
 use crate::domain::offset_tracker::{Persisted, Settlement};
+use crate::domain::profile::Profile;
 use crate::domain::render::{RenderedRequest, render};
 use crate::domain::time::Timestamp;
 use crate::telemetry::metrics::Outcome;
@@ -25,6 +26,10 @@ use super::{Crew, Job, Stopped};
 pub(super) struct Case {
     /// Where its requests go.
     pub(super) account: Arc<Account>,
+    /// The version of the profile that renders and judges: pinned by the first attempt.
+    pub(super) profile: Arc<Profile>,
+    /// That version's terms.
+    pub(super) terms: Terms,
     /// What the intent itself says about sending.
     pub(super) limits: Limits,
     /// What the ledger remembers about.
@@ -52,7 +57,7 @@ impl Crew {
         let mut proof: Option<Persisted> = None;
         loop {
             let (now, jitter) = (self.parts.clock.now(), self.parts.clock.jitter());
-            let terms = &case.account.terms;
+            let terms = &case.terms;
             let step = dispatch::next(story.as_deref(), terms, &case.limits, now, jitter);
             match step {
                 Step::Settle => {
@@ -149,12 +154,12 @@ impl Crew {
     ) -> Result<(Arc<Story>, Persisted), Stopped> {
         let account = &case.account;
         let first = story.as_ref().is_none_or(|story| story.attempts.is_empty());
-        let boot_deadline = BootMoment::after(account.terms.request_span);
+        let boot_deadline = BootMoment::after(case.terms.request_span);
         let rendering = match story.as_ref().and_then(|story| story.rendering.clone()) {
             Some(rendering) => rendering,
             None => Rendering {
                 provider: Arc::clone(&account.name),
-                profile: account.profile_hash,
+                profile: case.profile.hash(),
                 request: request.fingerprint,
             },
         };
@@ -169,7 +174,7 @@ impl Crew {
             .await?;
 
         let started = self.parts.clock.now();
-        let terms = &account.terms;
+        let terms = &case.terms;
         let leave = dispatch::may_send(&story, terms, &case.limits, next.deadline, started);
         let (classified, heard) = match leave {
             Err(detail) => (withheld(detail), true),
@@ -182,7 +187,7 @@ impl Crew {
                     wait_max: self.parts.wait_max,
                 };
                 (
-                    classify(&account.profile, &answer, &circumstances),
+                    classify(&case.profile, &answer, &circumstances),
                     answer.is_heard(),
                 )
             }
@@ -217,13 +222,7 @@ impl Crew {
     ) -> Result<RenderedRequest, String> {
         let pinned = story.and_then(|story| story.rendering.as_ref());
         let key = case.subject.key.as_ref().ok_or("no_key")?;
-        let profile = match pinned {
-            Some(rendering) => case
-                .account
-                .version(rendering.profile, &*self.parts.ledger)?,
-            None => Arc::clone(&case.account.profile),
-        };
-        let request = render(&profile, intent, key).map_err(|fault| fault.to_string())?;
+        let request = render(&case.profile, intent, key).map_err(|fault| fault.to_string())?;
         match pinned {
             Some(rendering) if rendering.request != request.fingerprint => {
                 Err("request_changed".to_owned())

@@ -197,6 +197,7 @@ impl Crew {
         (round, writer): (u32, Writer),
         fact: Fact,
     ) -> Result<(Arc<Story>, Persisted), Stopped> {
+        let is_late_news = matches!(fact, Fact::Answered { .. } | Fact::DeadLettered { .. });
         let at = self.parts.clock.now();
         let entry = Entry {
             subject: subject.clone(),
@@ -222,7 +223,12 @@ impl Crew {
                     if self.parts.status.set(NotReady::LedgerNotWritable) {
                         tracing::error!(%error, "nothing is sent until the ledger takes writes again");
                     }
-                    self.pause(&job.tenure, Duration::from_secs(1)).await?;
+                    if is_late_news {
+                        // What has happened is recorded whoever has the partition now.
+                        tokio::time::sleep(Duration::from_secs(1)).await;
+                    } else {
+                        self.pause(&job.tenure, Duration::from_secs(1)).await?;
+                    }
                 }
             }
         }

@@ -14,6 +14,7 @@ use crate::domain::offset_tracker::{Persisted, Settlement};
 use crate::domain::record::Record;
 use crate::telemetry::metrics::Suppressed;
 
+use super::super::accounts::VersionFault;
 use super::super::order::Turn;
 use super::attempting::Case;
 use super::setting_aside::About;
@@ -125,7 +126,29 @@ impl Crew {
                 }
             };
         };
+        let profile = match pinned {
+            Some(rendering) => match account.version(rendering.profile, &*self.parts.ledger) {
+                Ok(profile) => profile,
+                Err(VersionFault::Unreadable(error)) => {
+                    tracing::error!(%error, "the profile that began an intent cannot be read; tried again");
+                    self.pause(&job.tenure, Duration::from_secs(1)).await?;
+                    return Err(Stopped::StoryMoved);
+                }
+                Err(VersionFault::Gone) => {
+                    return match story {
+                        Some(story) => {
+                            self.give_up(job, story, Reason::PayloadConflict, "profile_gone")
+                                .await
+                        }
+                        None => Err(Stopped::StoryMoved),
+                    };
+                }
+            },
+            None => Arc::clone(&account.profile),
+        };
         let case = Case {
+            terms: account.terms_of(&profile),
+            profile,
             account,
             limits: Limits {
                 expires_at: intent.expires_at,
