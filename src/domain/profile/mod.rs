@@ -4,6 +4,8 @@
 
 mod answer_places;
 mod credentials;
+#[cfg(test)]
+mod example_tests;
 mod expression;
 mod key;
 mod pointer;
