@@ -200,3 +200,58 @@ impl Held {
         flushed
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::adapters::ledger::examples::{
+        RETENTION, START, answered, block, persist, recall, started,
+    };
+    use crate::domain::attempt::Verdict;
+
+    fn manual() -> MemoryLedger {
+        MemoryLedger::new(RETENTION, Flushing::Manual)
+    }
+
+    #[test]
+    fn what_is_not_flushed_is_not_recalled_and_a_crash_forgets_it() {
+        let ledger = manual();
+        let first = ledger.persist(None, started(1, START));
+        assert_eq!(recall(&ledger, 1), None);
+        assert_eq!(ledger.flush(), 1);
+        let open = block(first).unwrap();
+        assert_eq!(recall(&ledger, 1).as_ref(), Some(&open.story));
+
+        let settled = answered(1, START, Verdict::Accepted);
+        let lost = ledger.persist(Some(Arc::clone(&open.story)), settled);
+        assert_eq!(ledger.unflushed(), 1);
+        ledger.forget_unflushed();
+        assert!(matches!(block(lost), Err(LedgerError::Closed)));
+        assert_eq!(ledger.flush(), 0);
+        assert_eq!(recall(&ledger, 1), Some(open.story));
+    }
+
+    #[test]
+    fn the_guard_sees_what_is_written_and_not_flushed_yet() {
+        let ledger = manual();
+        let first = ledger.persist(None, started(1, START));
+        let second = ledger.persist(None, started(1, START));
+        assert!(matches!(block(second), Err(LedgerError::Moved(_))));
+        ledger.flush();
+        assert!(block(first).is_ok());
+    }
+
+    #[test]
+    fn a_refusing_one_changes_nothing_and_takes_writes_again() {
+        let ledger = MemoryLedger::new(RETENTION, Flushing::Automatic);
+        ledger.refuse(Some("disk full".into()));
+        let refused = block(ledger.persist(None, started(1, START)));
+        assert!(matches!(refused, Err(LedgerError::Unwritable(_))));
+        assert_eq!(recall(&ledger, 1), None);
+        ledger.refuse(None);
+        persist(&ledger, None, started(1, START));
+        ledger.close();
+        let late = block(ledger.persist(None, started(2, START)));
+        assert!(matches!(late, Err(LedgerError::Closed)));
+    }
+}

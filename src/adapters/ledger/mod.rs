@@ -4,6 +4,8 @@
 
 #[cfg(test)]
 mod conformance;
+#[cfg(test)]
+mod examples;
 pub mod memory;
 pub mod sled_store;
 

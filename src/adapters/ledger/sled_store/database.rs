@@ -18,20 +18,11 @@ use std::path::Path;
 use sled::IVec;
 
 use super::fault::{Fault, OpenError};
-use super::filter::Filter;
-use super::index::Page;
-use crate::domain::idempotency_key::LedgerKey;
 
 /// No encoded story may be larger: one of sled's tree pages holds up to 17 blocks of 4 KiB and a story each, and must stay
 /// below a quarter of a segment.
 pub(super) const STORY_BYTES_MAX: usize = 24 * 1024;
 const SEGMENT_BYTES: usize = 2 * 1024 * 1024;
-/// A filter is kept in pieces of this size, for the same reason.
-const FILTER_PIECE: usize = 16 * 1024;
-
-const BLOCKS: u8 = b'b';
-const INDEX: u8 = b'i';
-const FILTER: u8 = b'f';
 
 /// One open sled.
 #[derive(Debug)]
@@ -57,11 +48,21 @@ impl Database {
         Ok(Self { db, file })
     }
 
+    /// Lets go of it. sled syncs then, and panics if it cannot; what is not synced by now is not wanted.
+    pub(super) fn close(self) {
+        let Self { db, file: _ } = self;
+        guarded(|| {
+            drop(db);
+            Ok(())
+        })
+        .unwrap_or_default();
+    }
+
     /// Writes `blocks` and makes them durable.
     pub(super) fn append(&self, blocks: &[(u32, Vec<u8>)]) -> Result<(), Fault> {
         guarded(|| {
             for (number, block) in blocks {
-                self.db.insert(block_key(*number), block.as_slice())?;
+                self.db.insert(number.to_be_bytes(), block.as_slice())?;
             }
             self.db.flush()?;
             Ok(())
@@ -76,81 +77,36 @@ impl Database {
 
     /// Block `number`.
     pub(super) fn block(&self, number: u32) -> Result<Option<IVec>, Fault> {
-        guarded(|| Ok(self.db.get(block_key(number))?))
+        guarded(|| Ok(self.db.get(number.to_be_bytes())?))
     }
 
-    /// Calls `visit` with every block from `first` on, in the order of their numbers, until it returns false.
+    /// Calls `visit` with every block, in the order of their numbers, until it returns false.
     pub(super) fn each_block(
         &self,
-        first: u32,
         mut visit: impl FnMut(u32, &[u8]) -> Result<bool, Fault>,
     ) -> Result<(), Fault> {
-        let range = self.db.range(block_key(first)..[BLOCKS + 1; 5]);
-        each(range, |key, block| match key.split_first_chunk::<1>() {
-            Some((_, number)) => match number.try_into() {
-                Ok(number) => visit(u32::from_be_bytes(number), block),
-                Err(_) => Err(Fault::Damaged("a block has no number".to_owned())),
-            },
-            None => Err(Fault::Damaged("a block has no number".to_owned())),
-        })
+        let mut blocks = self.db.iter();
+        while let Some((key, block)) = guarded(|| Ok(blocks.next().transpose()?))? {
+            let number = key.as_ref().try_into().map(u32::from_be_bytes);
+            let number = number.map_err(|_| Fault::Damaged("a block has no number".to_owned()))?;
+            if !visit(number, &block)? {
+                break;
+            }
+        }
+        Ok(())
     }
 
-    /// Writes a sealed index and makes it durable.
-    pub(super) fn write_index(&self, pages: &[Page], filter: &Filter) -> Result<(), Fault> {
+    /// Takes out every block from `first` on, durably.
+    pub(super) fn cut(&self, first: u32) -> Result<(), Fault> {
         guarded(|| {
-            for page in pages {
-                self.db
-                    .insert(page_key(page.first), page.bytes.as_slice())?;
-            }
-            for (number, piece) in (0_u32..).zip(filter.bytes().chunks(FILTER_PIECE)) {
-                self.db.insert(numbered(FILTER, number), piece)?;
+            while let Some((number, _)) = self.db.range(first.to_be_bytes()..).next().transpose()? {
+                self.db.remove(number)?;
             }
             self.db.flush()?;
             Ok(())
         })?;
         self.sync()
     }
-
-    /// The page of the sealed index that `key` is on, if it is on any.
-    pub(super) fn page(&self, key: LedgerKey) -> Result<Option<IVec>, Fault> {
-        guarded(|| {
-            let mut range = self.db.range(page_key(LedgerKey([0; 16]))..=page_key(key));
-            Ok(range.next_back().transpose()?.map(|(_, page)| page))
-        })
-    }
-
-    /// Calls `visit` with every page of the sealed index.
-    pub(super) fn each_page(
-        &self,
-        mut visit: impl FnMut(&[u8]) -> Result<(), Fault>,
-    ) -> Result<(), Fault> {
-        each(self.db.scan_prefix([INDEX]), |_, page| {
-            visit(page).map(|()| true)
-        })
-    }
-
-    /// The sealed index's filter.
-    pub(super) fn filter(&self) -> Result<Filter, Fault> {
-        let mut bytes = Vec::new();
-        each(self.db.scan_prefix([FILTER]), |_, piece| {
-            bytes.extend_from_slice(piece);
-            Ok(true)
-        })?;
-        Filter::from_bytes(&bytes).ok_or_else(|| Fault::Damaged("its index is missing".to_owned()))
-    }
-}
-
-/// Walks `range` until `visit` returns false.
-fn each(
-    mut range: sled::Iter,
-    mut visit: impl FnMut(&[u8], &[u8]) -> Result<bool, Fault>,
-) -> Result<(), Fault> {
-    while let Some((key, value)) = guarded(|| Ok(range.next().transpose()?))? {
-        if !visit(&key, &value)? {
-            break;
-        }
-    }
-    Ok(())
 }
 
 /// What sled answers, a panic taken for damage.
@@ -167,21 +123,4 @@ fn remove_half_snapshots(directory: &Path) -> io::Result<()> {
         }
     }
     Ok(())
-}
-
-fn block_key(number: u32) -> [u8; 5] {
-    numbered(BLOCKS, number)
-}
-
-fn numbered(kind: u8, number: u32) -> [u8; 5] {
-    let [a, b, c, d] = number.to_be_bytes();
-    [kind, a, b, c, d]
-}
-
-fn page_key(first: LedgerKey) -> [u8; 17] {
-    let mut key = [INDEX; 17];
-    for (place, byte) in key.iter_mut().skip(1).zip(first.0) {
-        *place = byte;
-    }
-    key
 }

@@ -14,12 +14,22 @@ use std::time::Duration;
 use super::fault::OpenError;
 use crate::domain::time::Timestamp;
 
-/// How long a holder that is seen to run may take to let go: it may have been killed this very moment.
-const RUNNING_WAIT: Duration = Duration::from_secs(2);
-/// How long to wait where the holder lives in another container or on another machine, so that nobody can say.
-const UNSEEN_WAIT: Duration = Duration::from_secs(4);
-/// How long to wait for a holder that is gone, while the kernel takes its process apart.
-const GONE_WAIT: Duration = Duration::from_secs(10);
+/// How long to wait for a lock that another process holds.
+#[derive(Clone, Copy, Debug)]
+struct Patience {
+    /// If the holder is seen to run: it may have been killed this very moment.
+    running: Duration,
+    /// If it lives in another container or on another machine, so that nobody can say.
+    unseen: Duration,
+    /// If it is gone, and the kernel is still taking it apart.
+    gone: Duration,
+}
+
+const PATIENCE: Patience = Patience {
+    running: Duration::from_secs(2),
+    unseen: Duration::from_secs(4),
+    gone: Duration::from_secs(10),
+};
 
 /// The lock, held until this is dropped.
 #[derive(Debug)]
@@ -30,12 +40,13 @@ pub(super) struct DirectoryLock {
 impl DirectoryLock {
     /// Creates `directory` if need be and takes its lock, waiting a little for a holder that is just dying.
     pub(super) fn take(directory: &Path, now: Timestamp) -> Result<Self, OpenError> {
-        Self::take_by(directory, now, File::try_lock)
+        Self::take_by(directory, now, PATIENCE, File::try_lock)
     }
 
     fn take_by(
         directory: &Path,
         now: Timestamp,
+        patience: Patience,
         try_lock: impl FnOnce(&File) -> Result<(), TryLockError>,
     ) -> Result<Self, OpenError> {
         fs::create_dir_all(directory).map_err(|error| OpenError::io(directory, &error))?;
@@ -49,7 +60,7 @@ impl DirectoryLock {
             .map_err(|error| OpenError::io(&path, &error))?;
         let file = match try_lock(&file) {
             Ok(()) => file,
-            Err(TryLockError::WouldBlock) => wait_for(file, &path)?,
+            Err(TryLockError::WouldBlock) => wait_for(file, &path, patience)?,
             Err(TryLockError::Error(error)) => {
                 return Err(OpenError::NoLocks {
                     directory: directory.to_owned(),
@@ -63,11 +74,11 @@ impl DirectoryLock {
 }
 
 /// Waits for the lock as long as its holder may be dying. The thread that waits ends with the lock or the process.
-fn wait_for(file: File, path: &Path) -> Result<File, OpenError> {
+fn wait_for(file: File, path: &Path, patience: Patience) -> Result<File, OpenError> {
     let holder = Holder::read(&file);
     let patience = match &holder {
-        Some(holder) => holder.patience(),
-        None => UNSEEN_WAIT,
+        Some(holder) => holder.deserves(patience),
+        None => patience.unseen,
     };
     let (told, waiting) = mpsc::channel();
     thread::Builder::new()
@@ -139,13 +150,13 @@ impl Holder {
         })
     }
 
-    fn patience(&self) -> Duration {
+    fn deserves(&self, patience: Patience) -> Duration {
         if self.namespace != pid_namespace() {
-            UNSEEN_WAIT
+            patience.unseen
         } else if Path::new("/proc").join(self.pid.to_string()).exists() {
-            RUNNING_WAIT
+            patience.running
         } else {
-            GONE_WAIT
+            patience.gone
         }
     }
 }
@@ -169,4 +180,85 @@ fn pid_namespace() -> String {
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let namespace = fs::read_link("/proc/self/ns/pid").unwrap_or_default();
     format!("{} {}", boot.trim(), namespace.display())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Timestamp = Timestamp::from_millis(1_792_567_620_000);
+    const SHORT: Patience = Patience {
+        running: Duration::from_millis(50),
+        unseen: Duration::from_millis(50),
+        gone: Duration::from_millis(50),
+    };
+    const LONG: Patience = Patience {
+        running: Duration::from_secs(60),
+        unseen: Duration::from_secs(60),
+        gone: Duration::from_secs(60),
+    };
+
+    fn take(directory: &Path, patience: Patience) -> Result<DirectoryLock, OpenError> {
+        DirectoryLock::take_by(directory, NOW, patience, File::try_lock)
+    }
+
+    #[test]
+    fn p49_a_second_holder_is_told_who_has_the_directory() {
+        let directory = tempfile::tempdir().unwrap();
+        let _held = take(directory.path(), SHORT).unwrap();
+        let refused = take(directory.path(), SHORT).unwrap_err().to_string();
+        let holder = format!("process {} on ", std::process::id());
+        assert!(refused.contains(&holder), "{refused}");
+        assert!(
+            refused.contains("since 2026-10-21T07:27:00.000Z"),
+            "{refused}"
+        );
+    }
+
+    #[test]
+    fn p49_the_lock_is_had_as_soon_as_a_dying_holder_lets_go() {
+        let directory = tempfile::tempdir().unwrap();
+        let held = take(directory.path(), SHORT).unwrap();
+        thread::scope(|threads| {
+            let waiting = threads.spawn(|| take(directory.path(), LONG));
+            drop(held);
+            assert!(waiting.join().unwrap().is_ok());
+        });
+    }
+
+    #[test]
+    fn p49_a_leftover_lock_file_means_nothing() {
+        let directory = tempfile::tempdir().unwrap();
+        for leftover in ["", "pid 1\nhost elsewhere\n", "\u{0}\u{0}"] {
+            fs::write(directory.path().join("lock"), leftover).unwrap();
+            take(directory.path(), SHORT).unwrap();
+        }
+    }
+
+    #[test]
+    fn p49_a_file_system_without_locks_is_refused_with_its_reason() {
+        let directory = tempfile::tempdir().unwrap();
+        let none = |_: &File| Err(TryLockError::Error(io::Error::other("no locks here")));
+        let refused = DirectoryLock::take_by(directory.path(), NOW, SHORT, none).unwrap_err();
+        assert!(matches!(&refused, OpenError::NoLocks { reason, .. } if reason == "no locks here"));
+    }
+
+    #[test]
+    fn a_holder_is_waited_for_by_what_can_be_seen_of_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let _held = take(directory.path(), SHORT).unwrap();
+        let running = Holder::read(&File::open(directory.path().join("lock")).unwrap()).unwrap();
+        assert_eq!(running.deserves(PATIENCE), PATIENCE.running);
+        // Above what Linux gives out at most, 2^22.
+        let gone = Holder {
+            pid: 4_194_305,
+            ..running
+        };
+        assert_eq!(gone.deserves(PATIENCE), PATIENCE.gone);
+        let unseen = Holder {
+            namespace: "another".to_owned(),
+            ..gone
+        };
+        assert_eq!(unseen.deserves(PATIENCE), PATIENCE.unseen);
+    }
 }

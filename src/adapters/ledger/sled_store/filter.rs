@@ -5,13 +5,15 @@
 //! their bytes are the probes' hashes. The filter is kept on disk: what its bits mean must not change with a crate's version,
 //! which is why it is written out here.
 
+use serde::{Deserialize, Serialize};
+
 use crate::domain::idempotency_key::LedgerKey;
 
 const BITS_A_KEY: u64 = 10;
 const PROBES: u64 = 7;
 
 /// A set of keys that may claim to hold one more, and never one less.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Filter {
     words: Vec<u64>,
 }
@@ -23,22 +25,6 @@ impl Filter {
         Self {
             words: vec![0; usize::try_from(words).unwrap_or(usize::MAX)],
         }
-    }
-
-    /// The one whose `bytes` these are.
-    pub(super) fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        let (words, rest) = bytes.as_chunks::<8>();
-        (rest.is_empty() && !words.is_empty()).then(|| Self {
-            words: words.iter().map(|word| u64::from_be_bytes(*word)).collect(),
-        })
-    }
-
-    /// Its bits.
-    pub(super) fn bytes(&self) -> Vec<u8> {
-        self.words
-            .iter()
-            .flat_map(|word| word.to_be_bytes())
-            .collect()
     }
 
     /// Adds `key`.
@@ -104,21 +90,9 @@ mod tests {
     }
 
     #[test]
-    fn its_bytes_mean_the_same_for_ever() {
+    fn its_bits_mean_the_same_for_ever() {
         let mut filter = Filter::with_room_for(12);
         (0..12).for_each(|number| filter.insert(key(number)));
-        assert_eq!(Filter::from_bytes(&filter.bytes()), Some(filter.clone()));
-        let hex: String = filter
-            .bytes()
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
-        assert_eq!(hex, "cd8910bdb41ffc6d642f80d76db0f0aa");
-    }
-
-    #[test]
-    fn bytes_that_are_no_filter_are_refused() {
-        assert_eq!(Filter::from_bytes(&[]), None);
-        assert_eq!(Filter::from_bytes(&[0; 7]), None);
+        assert_eq!(filter.words, [0xcd89_10bd_b41f_fc6d, 0x642f_80d7_6db0_f0aa]);
     }
 }

@@ -4,12 +4,14 @@
 //!
 //! - `lock`: held while the ledger is open (`directory`);
 //! - `format`: which generations there are, replaced as a whole (`manifest`);
-//! - `generations/NNNNNNNN/`: one sled each, for the stories of one period (`generation`, `database`, `witness`);
+//! - `generations/NNNNNNNN/`: a sled, for the stories of one period while it lasts (`young`, `database`, `witness`);
+//! - `generations/NNNNNNNN.stories`: the same once the period is over (`sealed`);
 //! - `profiles/HASH.toml`: profile versions (`profiles`).
 //!
 //! sled 0.34 never gives disk space back and needs many times the live size in memory to delete, so nothing is ever
-//! deleted from a generation: writes go to the newest one, a generation that is older than the retention is dropped whole
-//! after its open stories have been carried forward. `shelf` looks from the newest to the oldest, `writer` groups writes.
+//! deleted from it: writes go to the newest generation, a period's stories are then copied into a flat file and the sled is
+//! removed, and a generation that is older than the retention is dropped whole after its open stories have been carried
+//! forward. `shelf` looks from the newest to the oldest, `writer` groups writes.
 //!
 //! sled panics where it does not expect damage; that is caught where a database is opened or written, so the program must
 //! be built with unwinding panics.
@@ -21,12 +23,15 @@ mod encoding;
 mod fault;
 mod filter;
 mod generation;
-mod index;
 mod manifest;
 mod profiles;
+mod sealed;
 mod shelf;
+#[cfg(test)]
+mod tests;
 mod witness;
 mod writer;
+mod young;
 
 use std::fmt;
 use std::fs::{self, File};
@@ -161,32 +166,31 @@ impl SledLedger {
 
     /// Writes the open stories of `generation` into the newest one. Returns how many those are.
     fn carry_forward(&self, generation: &Generation) -> Result<u64, LedgerError> {
-        let from = generation.id;
         let mut kept: u64 = 0;
-        let mut waiting = Vec::new();
-        let mut carried = Ok(());
-        generation.each(&mut |frame| {
+        let mut open = Vec::new();
+        generation.each(|frame| {
             if frame.open {
                 kept = kept.saturating_add(1);
-                waiting.push(Carried::copy(&frame));
+                open.push(Carried::copy(&frame));
             }
-            if waiting.len() >= CARRY {
-                let stories = std::mem::take(&mut waiting);
-                carried = self.order(|told| Order::Carry {
-                    from,
-                    stories,
-                    told,
-                });
+            if open.len() >= CARRY {
+                self.carry(generation.id, std::mem::take(&mut open))?;
             }
-            carried.is_ok()
+            Ok(true)
         })?;
-        carried?;
+        self.carry(generation.id, open)?;
+        Ok(kept)
+    }
+
+    fn carry(&self, from: u64, stories: Vec<Carried>) -> Result<(), LedgerError> {
+        if stories.is_empty() {
+            return Ok(());
+        }
         self.order(|told| Order::Carry {
             from,
-            stories: waiting,
+            stories,
             told,
-        })?;
-        Ok(kept)
+        })
     }
 
     fn order(
@@ -226,6 +230,7 @@ impl Ledger for SledLedger {
             key: entry.subject.ledger_key(),
             expected,
             story: Arc::new(story),
+            at: entry.at,
             encoded,
             told,
         };
@@ -250,13 +255,11 @@ impl Ledger for SledLedger {
 
     fn expire(&self, now: Timestamp) -> Result<u64, LedgerError> {
         let _alone = self.expiring.lock().unwrap_or_else(PoisonError::into_inner);
-        self.order(|told| Order::Turn { now, told })?;
+        // On a full disk this fails, and what gives space back must be tried all the same.
+        let turned = self.order(|told| Order::Turn { now, told });
         let mut gone: u64 = 0;
         let held = self.shelf.all();
-        let Some((_newest, sealed)) = held.split_last() else {
-            return Ok(gone);
-        };
-        for generation in sealed {
+        for generation in held.iter().rev().skip(1).rev() {
             if generation.last_write().plus(self.retention) >= now {
                 continue;
             }
@@ -266,7 +269,8 @@ impl Ledger for SledLedger {
                 .map_err(|error| LedgerError::Unwritable(error.to_string().into()))?;
             gone = gone.saturating_add(generation.entries().saturating_sub(kept));
         }
-        Ok(gone)
+        self.shelf.seal(Some(now), 0)?;
+        turned.map(|()| gone)
     }
 
     fn size(&self) -> LedgerSize {

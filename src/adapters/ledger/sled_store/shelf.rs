@@ -10,7 +10,8 @@ use super::directory::DirectoryLock;
 use super::encoding;
 use super::fault::OpenError;
 use super::generation::{self, Generation};
-use super::manifest::{Line, LineState, Manifest};
+use super::manifest::{self, LineState, Manifest};
+use super::young::Young;
 use crate::adapters::ledger::LedgerError;
 use crate::domain::idempotency_key::LedgerKey;
 use crate::domain::ledger_entry::Story;
@@ -32,6 +33,8 @@ pub(super) struct Shelf {
     generations: RwLock<Arc<[Arc<Generation>]>>,
     manifest: Mutex<Manifest>,
     recent: Mutex<Recent>,
+    /// Held while generations are sealed: one at a time.
+    sealing: Mutex<()>,
 }
 
 /// Durable open stories that can be had without asking the disk.
@@ -51,34 +54,40 @@ impl Shelf {
         now: Timestamp,
     ) -> Result<Self, OpenError> {
         let mut manifest = Manifest::read(root)?;
-        let unfinished: Vec<Line> = manifest
-            .generations
-            .iter()
-            .filter(|line| matches!(line.state, LineState::Creating | LineState::Expiring))
-            .cloned()
-            .collect();
-        for line in unfinished {
-            generation::discard(root, line.id)?;
-            manifest.remove(line.id);
-        }
         manifest.check_for_strangers(root)?;
-        let opened: Result<Vec<_>, _> = manifest
-            .generations
-            .iter()
-            .map(|line| Generation::open(root, line, cache_bytes).map(Arc::new))
-            .collect();
+        let mut held = Vec::new();
+        let mut lines = std::mem::take(&mut manifest.generations);
+        for line in &lines {
+            let path = manifest::generation(root, line.id);
+            match line.state {
+                LineState::Creating | LineState::Expiring => generation::discard(root, line.id)?,
+                LineState::Open => {
+                    let young = Young::open(&path, line.from, cache_bytes)?;
+                    held.push(Arc::new(Generation::young(line.id, path, young)));
+                }
+                LineState::Sealed => {
+                    held.push(Arc::new(Generation::sealed(root, line.id)?));
+                    generation::discard_young(root, line.id)?;
+                }
+            }
+        }
+        lines.retain(|line| matches!(line.state, LineState::Open | LineState::Sealed));
+        manifest.generations = lines;
         let shelf = Self {
             root: root.to_owned(),
             _lock: lock,
             period,
             cache_bytes,
-            generations: RwLock::new(opened?.into()),
+            generations: RwLock::new(held.into()),
             manifest: Mutex::new(manifest),
             recent: Mutex::default(),
+            sealing: Mutex::default(),
         };
-        match shelf.newest() {
-            None => shelf.begin(now)?,
-            Some(newest) => shelf.seal_all_before(newest.id)?,
+        if shelf
+            .newest()
+            .is_none_or(|newest| newest.as_young().is_none())
+        {
+            shelf.begin(now)?;
         }
         Ok(shelf)
     }
@@ -105,23 +114,14 @@ impl Shelf {
     /// the newest, so that a story which is written meanwhile is seen twice rather than never.
     pub(super) fn each(&self, visit: &mut dyn FnMut(&Story) -> bool) -> Result<(), LedgerError> {
         for generation in self.all().iter() {
-            let (mut failed, mut going) = (None, true);
-            generation.each(&mut |frame| {
-                let story = match self.moved_on(generation.id, frame.key) {
-                    Ok(true) => return true,
-                    Ok(false) => encoding::decode(frame.story)
-                        .map_err(|reason| LedgerError::Damaged(reason.into())),
-                    Err(error) => Err(error),
-                };
-                match story {
-                    Ok(story) => going = visit(&story),
-                    Err(error) => failed = Some(error),
+            let mut going = true;
+            generation.each(|frame| {
+                if !self.moved_on(generation.id, frame.key)? {
+                    let story = encoding::decode(frame.story);
+                    going = visit(&story.map_err(|reason| LedgerError::Damaged(reason.into()))?);
                 }
-                going && failed.is_none()
+                Ok(going)
             })?;
-            if let Some(error) = failed {
-                return Err(error);
-            }
             if !going {
                 break;
             }
@@ -171,27 +171,51 @@ impl Shelf {
         self.recent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a write at `at` belongs into a new generation.
-    pub(super) fn is_over(&self, newest: &Generation, at: Timestamp) -> bool {
-        at >= newest.from.plus(self.period) || newest.is_full()
+    /// Whether a write at `at` belongs into a new generation. Entries of long ago belong into this one: they may have been
+    /// learnt from elsewhere.
+    pub(super) fn is_over(&self, young: &Young, at: Timestamp) -> bool {
+        young.is_full() || at >= young.from.plus(self.period)
     }
 
-    /// Begins the generation whose period holds `at`, and seals the one before it.
+    /// Whether the clock has been set back since `young` was begun. It must not hold today's stories until that day comes.
+    pub(super) fn lies_ahead(&self, young: &Young, now: Timestamp) -> bool {
+        young.from > now.plus(self.period)
+    }
+
+    /// Begins the generation whose period holds `at`. The one before it takes no more writes.
     pub(super) fn begin(&self, at: Timestamp) -> Result<(), OpenError> {
         let millis = i64::try_from(self.period.as_millis()).unwrap_or(i64::MAX);
         let into = at.as_millis().rem_euclid(millis.max(1));
         let from = Timestamp::from_millis(at.as_millis().saturating_sub(into));
         let line = self.change(|manifest| manifest.add(from))?;
-        let generation = Generation::create(&self.root, &line, self.cache_bytes)?;
+        generation::discard(&self.root, line.id)?;
+        let path = manifest::generation(&self.root, line.id);
+        let young = Young::create(&path, from, self.cache_bytes)?;
         self.change(|manifest| manifest.turn(line.id, LineState::Open))?;
-        self.replace(|held| held.push(Arc::new(generation)));
-        self.seal_all_before(line.id)
+        self.replace(|held| held.push(Arc::new(Generation::young(line.id, path, young))));
+        Ok(())
     }
 
-    fn seal_all_before(&self, newest: u64) -> Result<(), OpenError> {
-        for generation in self.all().iter().filter(|held| held.id < newest) {
-            let sealed = generation.seal()?;
-            self.change(|manifest| manifest.turn(generation.id, LineState::Sealed(sealed)))?;
+    /// Seals every generation that takes no more writes, oldest first, until at most `spared` are left unsealed. None of them
+    /// will be held for younger than `now`, where the clock has been asked.
+    pub(super) fn seal(&self, now: Option<Timestamp>, spared: usize) -> Result<(), LedgerError> {
+        let _alone = self.sealing.lock().unwrap_or_else(PoisonError::into_inner);
+        let held = self.all();
+        let waiting = held.iter().rev().skip(1).rev();
+        let waiting: Vec<_> = waiting.filter(|held| held.as_young().is_some()).collect();
+        let due = waiting.len().saturating_sub(spared);
+        for generation in waiting.into_iter().take(due) {
+            let id = generation.id;
+            let sealed = Arc::new(generation.seal(&self.root, now)?);
+            self.change(|manifest| manifest.turn(id, LineState::Sealed))
+                .map_err(|error| LedgerError::Unwritable(error.to_string().into()))?;
+            self.replace(|held| {
+                for generation in held.iter_mut().filter(|held| held.id == id) {
+                    *generation = Arc::clone(&sealed);
+                }
+            });
+            generation::discard_young(&self.root, id)
+                .map_err(|error| LedgerError::Unwritable(error.to_string().into()))?;
         }
         Ok(())
     }

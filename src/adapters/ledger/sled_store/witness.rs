@@ -9,12 +9,10 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use sha2::{Digest, Sha256};
-
 use super::fault::OpenError;
 
 const FILE: &str = "witness";
-const SLOT: usize = 16;
+const SLOT: usize = 8;
 
 #[derive(Debug)]
 pub(super) struct Witness(File);
@@ -73,11 +71,45 @@ impl Witness {
 }
 
 fn slot(blocks: u32) -> [u8; SLOT] {
-    let bytes = blocks.to_be_bytes();
-    let mut slot = [0; SLOT];
-    let sum = Sha256::digest(bytes);
-    for (place, byte) in slot.iter_mut().zip(bytes.iter().chain(sum.iter())) {
-        *place = *byte;
+    let [a, b, c, d] = blocks.to_be_bytes();
+    let [e, f, g, h] = crc32fast::hash(&[a, b, c, d]).to_be_bytes();
+    [a, b, c, d, e, f, g, h]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_tells_the_latest_number_also_after_it_was_opened_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let witness = Witness::create(directory.path()).unwrap();
+        assert_eq!(witness.read().unwrap(), Some(0));
+        for blocks in [1, 2, 5, 9] {
+            witness.write(blocks).unwrap();
+            let again = Witness::open(directory.path()).unwrap();
+            assert_eq!(again.read().unwrap(), Some(blocks));
+        }
     }
-    slot
+
+    #[test]
+    fn a_torn_write_costs_one_number_and_two_are_no_witness() {
+        let directory = tempfile::tempdir().unwrap();
+        let witness = Witness::create(directory.path()).unwrap();
+        witness.write(7).unwrap();
+        witness.write(8).unwrap();
+        witness.0.write_all_at(&[0xff; 3], 2).unwrap();
+        assert_eq!(witness.read().unwrap(), Some(7));
+        witness.0.write_all_at(&[0xff; 3], 10).unwrap();
+        assert_eq!(witness.read().unwrap(), None);
+        witness.0.set_len(0).unwrap();
+        assert_eq!(witness.read().unwrap(), None);
+    }
+
+    #[test]
+    fn a_missing_one_is_damage() {
+        let directory = tempfile::tempdir().unwrap();
+        let missing = Witness::open(directory.path()).unwrap_err();
+        assert!(matches!(missing, OpenError::Damaged { .. }));
+    }
 }

@@ -30,6 +30,9 @@ const GATHER_FROM: usize = 16;
 /// idle threads.
 const GATHER: Duration = Duration::from_millis(1);
 
+/// Generations that may wait for the sealer at once.
+const UNSEALED_MAX: usize = 2;
+
 type Told<T> = oneshot::Sender<Result<T, LedgerError>>;
 
 /// What the writer is asked to do.
@@ -40,6 +43,8 @@ pub(super) enum Order {
         key: LedgerKey,
         expected: Option<Arc<Story>>,
         story: Arc<Story>,
+        /// When the latest of its entries was written.
+        at: Timestamp,
         encoded: Vec<u8>,
         told: Told<Recorded>,
     },
@@ -171,8 +176,18 @@ pub(super) fn start(
     watch: Option<FlushWatch>,
     ending: mpsc::Sender<()>,
 ) -> io::Result<()> {
+    let (sealer, due) = mpsc::channel();
+    let sealing = Arc::clone(&shelf);
+    let ended = ending.clone();
+    thread::Builder::new()
+        .name("ledger-sealer".to_owned())
+        .spawn(move || {
+            seal_when_due(&sealing, &due);
+            drop(ended);
+        })?;
     let writer = Writer {
         shelf,
+        sealer,
         queue,
         writable,
         batch_max: batch_max.max(1),
@@ -181,14 +196,27 @@ pub(super) fn start(
     thread::Builder::new()
         .name("ledger-writer".to_owned())
         .spawn(move || {
+            let _closing = Closing(Arc::clone(&writer.queue));
             writer.run();
             drop(ending);
         })
         .map(drop)
 }
 
+/// Lets everyone who waits know that the writer is gone, even if it panicked.
+struct Closing(Arc<Queue>);
+
+impl Drop for Closing {
+    fn drop(&mut self) {
+        self.0.close();
+        drop(self.0.take(None, 0, 0));
+    }
+}
+
 struct Writer {
     shelf: Arc<Shelf>,
+    /// Told when a generation takes no more writes.
+    sealer: mpsc::Sender<Option<Timestamp>>,
     queue: Arc<Queue>,
     /// False from a refused write until the newest generation has been opened again.
     writable: Arc<AtomicBool>,
@@ -200,6 +228,7 @@ struct Writer {
 struct Ready {
     key: LedgerKey,
     story: Arc<Story>,
+    at: Timestamp,
     encoded: Vec<u8>,
     told: Told<Recorded>,
 }
@@ -208,7 +237,7 @@ impl Ready {
     fn frame(&self) -> Frame<'_> {
         Frame {
             key: self.key,
-            at: self.story.updated_at,
+            at: self.at,
             open: !self.story.is_settled(),
             story: &self.encoded,
         }
@@ -245,7 +274,7 @@ impl Writer {
                         told,
                     } => drop(told.send(self.carry(from, &stories))),
                     Order::Turn { now, told } => {
-                        drop(told.send(self.generation_for(now).map(drop)));
+                        drop(told.send(self.turn(now)));
                     }
                 }
             }
@@ -268,6 +297,7 @@ impl Writer {
                 key,
                 expected,
                 story,
+                at,
                 encoded,
                 told,
             } = order
@@ -280,6 +310,7 @@ impl Writer {
                     ready.push(Ready {
                         key,
                         story,
+                        at,
                         encoded,
                         told,
                     });
@@ -287,13 +318,11 @@ impl Writer {
                 Err(error) => refused.push((told, error)),
             }
         }
-        let written = self.write(&newest, ready.iter().map(Ready::frame));
-        if written.is_ok() {
-            let durable = ready
-                .iter()
-                .map(|ready| (ready.key, Arc::clone(&ready.story)));
+        let written = self.write(&newest, ready.iter().map(Ready::frame), || {
+            let durable = ready.iter();
+            let durable = durable.map(|ready| (ready.key, Arc::clone(&ready.story)));
             self.shelf.remember(durable);
-        }
+        });
         for ready in ready {
             drop(ready.told.send(match &written {
                 Ok(()) => Ok(Recorded::attested(ready.story)),
@@ -333,18 +362,21 @@ impl Writer {
         &self,
         newest: &Generation,
         frames: impl ExactSizeIterator<Item = Frame<'a>> + Clone,
+        durable: impl FnOnce(),
     ) -> Result<(), LedgerError> {
         let writes = frames.len();
         if writes == 0 {
             return Ok(());
         }
         self.report(FlushReport::Begun { writes });
-        let written = newest.write(frames);
+        let young = newest.as_young().ok_or(LedgerError::Closed)?;
+        let written = young.write(frames);
         if let Err(error) = written {
             self.writable.store(false, Ordering::Release);
             self.report(FlushReport::Refused { writes });
             return Err(unwritable(error));
         }
+        durable();
         self.report(FlushReport::Durable { writes });
         Ok(())
     }
@@ -357,16 +389,34 @@ impl Writer {
         if !self.is_writable() {
             return Err(LedgerError::Unwritable("the disk still refuses".into()));
         }
-        let newest = self.shelf.newest();
-        match newest {
-            Some(newest) if !self.shelf.is_over(&newest, at) => Ok(newest),
-            Some(_) | None => {
-                self.shelf
-                    .begin(at)
-                    .map_err(|error| LedgerError::Unwritable(error.to_string().into()))?;
-                self.shelf.newest().ok_or(LedgerError::Closed)
-            }
+        let newest = self.shelf.newest().ok_or(LedgerError::Closed)?;
+        let over = |young| self.shelf.is_over(young, at);
+        if newest.as_young().is_none_or(over) {
+            self.begin(at, None)?;
         }
+        self.shelf.newest().ok_or(LedgerError::Closed)
+    }
+
+    /// Begins a generation at `at`. `now` is the time, where the clock has been asked.
+    fn begin(&self, at: Timestamp, now: Option<Timestamp>) -> Result<(), LedgerError> {
+        if let Err(error) = self.shelf.begin(at) {
+            self.writable.store(false, Ordering::Release);
+            return Err(LedgerError::Unwritable(error.to_string().into()));
+        }
+        // If the sealer has fallen behind, it is better to wait than to hold ever more in memory.
+        self.shelf.seal(now, UNSEALED_MAX)?;
+        // It is gone only if it panicked; the next expiry seals as well.
+        self.sealer.send(now).unwrap_or_default();
+        Ok(())
+    }
+
+    fn turn(&self, now: Timestamp) -> Result<(), LedgerError> {
+        let newest = self.generation_for(now)?;
+        let ahead = |young| self.shelf.lies_ahead(young, now);
+        if newest.as_young().is_some_and(ahead) {
+            self.begin(now, Some(now))?;
+        }
+        Ok(())
     }
 
     fn carry(&self, from: u64, stories: &[Carried]) -> Result<(), LedgerError> {
@@ -377,7 +427,7 @@ impl Writer {
                 frames.push(story.frame());
             }
         }
-        self.write(&newest, frames.into_iter())
+        self.write(&newest, frames.into_iter(), || ())
     }
 
     /// Asks the disk again, and opens the newest generation anew if it takes writes.
@@ -386,7 +436,8 @@ impl Writer {
             && self
                 .shelf
                 .newest()
-                .is_some_and(|newest| newest.reopen().is_ok());
+                .and_then(|newest| newest.as_young()?.reopen().ok())
+                .is_some();
         if recovered {
             self.shelf.forget_recent();
             self.writable.store(true, Ordering::Release);
@@ -404,11 +455,18 @@ impl Writer {
     }
 }
 
+/// What fails is tried again at the next expiry.
+fn seal_when_due(shelf: &Shelf, due: &mpsc::Receiver<Option<Timestamp>>) {
+    for now in due {
+        drop(shelf.seal(now, 0));
+    }
+}
+
 fn latest(group: &[Order]) -> Timestamp {
     group
         .iter()
         .filter_map(|order| match order {
-            Order::Persist { story, .. } => Some(story.updated_at),
+            Order::Persist { at, .. } => Some(*at),
             Order::Keep { .. } | Order::Carry { .. } | Order::Turn { .. } => None,
         })
         .max()

@@ -202,6 +202,17 @@ impl Subject {
             ),
         }
     }
+
+    /// The least of what several records say of one key is kept: the earliest record, told apart by all it says.
+    fn seniority(&self) -> impl Ord + '_ {
+        (
+            self.recorded_at,
+            &self.origin,
+            &self.event_id,
+            &self.key,
+            self.fingerprint.0,
+        )
+    }
 }
 
 impl Story {
@@ -233,9 +244,7 @@ impl Story {
     /// Adds what `entry` tells. The order of entries does not matter, nor does seeing one twice.
     pub fn fold(&mut self, entry: &Entry) {
         self.updated_at = self.updated_at.max(entry.at);
-        if (entry.subject.recorded_at, &entry.subject.origin)
-            < (self.subject.recorded_at, &self.subject.origin)
-        {
+        if entry.subject.seniority() < self.subject.seniority() {
             self.subject = entry.subject.clone();
         }
         match &entry.fact {
@@ -244,33 +253,25 @@ impl Story {
                 deadline,
                 rendering,
             } => {
-                let start = Started {
-                    at: entry.at,
-                    deadline: *deadline,
-                };
-                let first = self.first_start();
-                let pins = match (&self.rendering, first) {
-                    (Some(known), Some(first)) => (start.at, rendering) < (first.at, known),
-                    (Some(_), None) => false,
-                    (None, _) => true,
-                };
-                if pins {
+                // The earliest start pins the rendering, so it goes before the start that it is compared with.
+                let pinned = self.first_start().zip(self.rendering.as_ref());
+                if pinned.is_none_or(|(first, known)| (entry.at, rendering) < (first.at, known)) {
                     self.rendering = Some(rendering.clone());
                 }
-                let facts = self.attempts.entry(entry.attempt_id(*attempt)).or_default();
-                facts.started = Some(facts.started.map_or(start, |known| Started {
-                    at: known.at.min(start.at),
-                    deadline: known.deadline.max(start.deadline),
+                let started = &mut self.attempt(entry, *attempt).started;
+                let (at, deadline) = (entry.at, *deadline);
+                *started = Some(started.map_or(Started { at, deadline }, |known| Started {
+                    at: known.at.min(at),
+                    deadline: known.deadline.max(deadline),
                 }));
             }
             Fact::Answered { attempt, answer } => {
-                let facts = self.attempts.entry(entry.attempt_id(*attempt)).or_default();
-                let raises = facts
-                    .answered
+                let answered = &mut self.attempt(entry, *attempt).answered;
+                if answered
                     .as_ref()
-                    .is_none_or(|known| known.order() < answer.order());
-                if raises {
-                    facts.answered = Some(answer.clone());
+                    .is_none_or(|known| known.order() < answer.order())
+                {
+                    *answered = Some(answer.clone());
                 }
             }
             Fact::DeadLettering { reason, detail } => {
@@ -279,18 +280,24 @@ impl Story {
                     reason: *reason,
                     detail: Arc::clone(detail),
                 };
-                let known = &mut self.dead.entry(entry.round).or_default().cause;
-                if known.as_ref().is_none_or(|known| cause < *known) {
-                    *known = Some(cause);
-                }
+                keep_least(&mut self.dead.entry(entry.round).or_default().cause, cause);
             }
             Fact::DeadLettered { at } => {
-                let known = &mut self.dead.entry(entry.round).or_default().at;
-                if known.as_ref().is_none_or(|known| at < known) {
-                    *known = Some(at.clone());
-                }
+                keep_least(
+                    &mut self.dead.entry(entry.round).or_default().at,
+                    at.clone(),
+                );
             }
         }
+    }
+
+    fn attempt(&mut self, entry: &Entry, attempt: u32) -> &mut AttemptFacts {
+        let id = AttemptId {
+            round: entry.round,
+            attempt,
+            writer: entry.writer,
+        };
+        self.attempts.entry(id).or_default()
     }
 
     /// Where it stands now. An acceptance beats a dead letter, whichever came first.
@@ -361,16 +368,6 @@ impl Story {
     }
 }
 
-impl Entry {
-    fn attempt_id(&self, attempt: u32) -> AttemptId {
-        AttemptId {
-            round: self.round,
-            attempt,
-            writer: self.writer,
-        }
-    }
-}
-
 impl Answered {
     /// Results only raise what is known: the greater of two answers to one attempt stays.
     fn order(&self) -> (u8, impl Ord + '_) {
@@ -397,3 +394,12 @@ impl Answered {
         (rank, rest)
     }
 }
+
+fn keep_least<T: Ord>(known: &mut Option<T>, told: T) {
+    if known.as_ref().is_none_or(|known| told < *known) {
+        *known = Some(told);
+    }
+}
+
+#[cfg(test)]
+mod tests;
