@@ -1,5 +1,6 @@
 //! The example profile: every field there is, and what each refuses.
 
+use super::tests::faults_of;
 use super::*;
 
 /// A profile with every field there is, each with what it means.

@@ -60,7 +60,7 @@ fn shown(faults: &[Fault]) -> Vec<String> {
     faults.iter().map(Fault::to_string).collect()
 }
 
-fn faults_of(text: &str) -> Vec<String> {
+pub(super) fn faults_of(text: &str) -> Vec<String> {
     match Profile::parse(text) {
         Ok(_) => Vec::new(),
         Err(faults) => shown(&faults),
