@@ -50,6 +50,15 @@ pub enum TrackerFault {
 }
 
 impl OffsetTracker {
+    /// One for a partition whose reading begins here by choice: this may be committed before anything has been read, so
+    /// that the choice is made once.
+    pub fn beginning_at(next: NextOffset) -> Self {
+        Self {
+            open: VecDeque::new(),
+            next: Some(next),
+        }
+    }
+
     /// Takes note of a record that has been read. Offsets rise but may have gaps (compaction, transactions).
     pub fn open(&mut self, offset: Offset) -> Result<(), TrackerFault> {
         if self.open.back().is_some_and(|(last, _)| *last >= offset)
@@ -80,7 +89,7 @@ impl OffsetTracker {
         Ok(())
     }
 
-    /// The position that may be committed; `None` until the first prefix is settled.
+    /// The position that may be committed; `None` until the first prefix is settled, unless reading began by choice.
     pub fn committable(&self) -> Option<NextOffset> {
         self.next
     }
@@ -120,6 +129,23 @@ mod tests {
         settled(&mut tracker, 12);
         assert_eq!(tracker.committable(), Some(NextOffset(18)));
         assert_eq!(tracker.span(), 0);
+    }
+
+    #[test]
+    fn a_chosen_beginning_may_be_committed_before_anything_is_read() {
+        let mut tracker = OffsetTracker::beginning_at(NextOffset(7));
+        assert_eq!(tracker.committable(), Some(NextOffset(7)));
+        assert_eq!(
+            tracker.open(Offset(6)),
+            Err(TrackerFault::OutOfOrder(Offset(6)))
+        );
+        tracker.open(Offset(7)).unwrap();
+        assert_eq!(
+            (tracker.committable(), tracker.span()),
+            (Some(NextOffset(7)), 1)
+        );
+        settled(&mut tracker, 7);
+        assert_eq!(tracker.committable(), Some(NextOffset(8)));
     }
 
     #[test]

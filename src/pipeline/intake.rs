@@ -221,9 +221,11 @@ impl Intake {
             tracing::warn!(position = %record.position, %fault, "reading went back; a new tenure begins here");
             let from = NextOffset(record.position.offset.0);
             let partition = record.position.partition.clone();
-            tenure = self
-                .tenures
-                .begin(partition, self.crew.writer_name(), Some(from));
+            tenure = self.tenures.begin(
+                partition,
+                self.crew.writer_name(),
+                Beginning::Committed(from),
+            );
             if tenure
                 .open(record.position.offset, record.timestamp)
                 .is_err()
@@ -302,22 +304,30 @@ impl Intake {
     fn take_up(&mut self, partitions: Vec<TopicPartition>) -> Result<(), KafkaError> {
         self.metrics.rebalance(Rebalance::Assigned);
         let beginnings = self.beginnings(&partitions)?;
+        let mut chosen = Vec::new();
         for (partition, beginning) in &beginnings {
-            let begun_at = match beginning {
-                Beginning::Committed(next) => Some(*next),
-                Beginning::Uncommitted(_) => None,
-            };
             let writer = self.crew.writer_name();
-            let tenure = self.tenures.begin(partition.clone(), writer, begun_at);
+            let tenure = self.tenures.begin(partition.clone(), writer, *beginning);
             let epoch = tenure.epoch.0;
             match beginning {
                 Beginning::Committed(next) => {
                     tracing::info!(%partition, epoch, from = next.0, "assigned: goes on where the group committed");
                 }
-                Beginning::Uncommitted(start_at) => {
-                    tracing::info!(%partition, epoch, ?start_at, "assigned: the group has no committed position here");
+                Beginning::Earliest => {
+                    tracing::info!(%partition, epoch, "assigned: the group has no committed position here, so it begins at the oldest record");
+                }
+                Beginning::Chosen(next) => {
+                    tracing::info!(%partition, epoch, from = next.0, "assigned: the group has no committed position here, so it begins where it was told to");
+                    chosen.push(tenure);
                 }
             }
+        }
+        if !chosen.is_empty()
+            && self.committer.commit_now(chosen, Duration::from_secs(10)) != Some(CommitResult::Ok)
+        {
+            tracing::warn!(
+                "where reading begins was not committed in time; tried again while it goes on"
+            );
         }
         self.consumer.take_up(&beginnings)?;
         // A pause of an earlier tenure outlives it inside the client.

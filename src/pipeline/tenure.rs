@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Notify, watch};
 
+use crate::adapters::kafka::consumer::Beginning;
 use crate::domain::ledger_entry::Writer;
 use crate::domain::offset_tracker::{OffsetTracker, Settlement, TrackerFault};
 use crate::domain::position::{AssignmentEpoch, NextOffset, Offset, TopicPartition};
@@ -21,7 +22,7 @@ pub struct Tenure {
     pub epoch: AssignmentEpoch,
     /// Under which name its entries are written.
     pub writer: Writer,
-    begun_at: Option<NextOffset>,
+    beginning: Beginning,
     over: watch::Sender<bool>,
     let_go: AtomicBool,
     book: Mutex<Book>,
@@ -46,16 +47,24 @@ impl Tenure {
         partition: TopicPartition,
         epoch: AssignmentEpoch,
         writer: Writer,
-        begun_at: Option<NextOffset>,
+        beginning: Beginning,
     ) -> Self {
+        let tracker = match beginning {
+            Beginning::Committed(_) | Beginning::Earliest => OffsetTracker::default(),
+            Beginning::Chosen(next) => OffsetTracker::beginning_at(next),
+        };
+        let book = Book {
+            tracker,
+            ..Book::default()
+        };
         Self {
             partition,
             epoch,
             writer,
-            begun_at,
+            beginning,
             over: watch::Sender::new(false),
             let_go: AtomicBool::new(false),
-            book: Mutex::default(),
+            book: Mutex::new(book),
             idle: Notify::new(),
         }
     }
@@ -86,7 +95,7 @@ impl Tenure {
 
     /// Where reading began, if that is known.
     pub fn begun_at(&self) -> Option<NextOffset> {
-        self.begun_at
+        self.beginning.position()
     }
 
     /// The position after the last record that was read; `None` before the first.
@@ -185,7 +194,8 @@ mod tests {
             topic: "t".into(),
             partition: 0,
         };
-        Tenure::new(partition, AssignmentEpoch(1), Writer(Uuid::nil()), None)
+        let writer = Writer(Uuid::nil());
+        Tenure::new(partition, AssignmentEpoch(1), writer, Beginning::Earliest)
     }
 
     #[test]

@@ -6,8 +6,9 @@ use std::sync::{Arc, MutexGuard, PoisonError, RwLock};
 
 use uuid::Uuid;
 
+use crate::adapters::kafka::consumer::Beginning;
 use crate::domain::ledger_entry::Writer;
-use crate::domain::position::{AssignmentEpoch, NextOffset, TopicPartition};
+use crate::domain::position::{AssignmentEpoch, TopicPartition};
 
 use super::tenure::Tenure;
 
@@ -24,7 +25,7 @@ impl Tenures {
         &self,
         partition: TopicPartition,
         writer: Uuid,
-        begun_at: Option<NextOffset>,
+        beginning: Beginning,
     ) -> Arc<Tenure> {
         let epoch = {
             let mut epochs = self.epochs();
@@ -35,7 +36,7 @@ impl Tenures {
             partition.clone(),
             epoch,
             Writer(writer),
-            begun_at,
+            beginning,
         ));
         let mut running = self.running.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(former) = running.insert(partition, Arc::clone(&tenure)) {

@@ -73,11 +73,14 @@ pub fn consumer(config: &KafkaConfig) -> ClientConfig {
 }
 
 /// The settings of the producer of dead letters. `record_bytes_max` is the largest record that it may have to write.
+///
+/// Batches are small: a broker's limit is on the batch, so letters that each fit would be refused for being together.
 pub fn producer(config: &KafkaConfig, record_bytes_max: usize) -> ClientConfig {
     let mut client = addressed(config);
     client
         .set("partitioner", "murmur2_random")
         .set("linger.ms", "5")
+        .set("batch.size", "16384")
         .set("message.timeout.ms", "30000")
         .set("message.max.bytes", record_bytes_max.to_string());
     overlaid(client, config)

@@ -21,9 +21,6 @@ use crate::domain::position::{NextOffset, Offset, Position, TopicPartition};
 use crate::domain::record::Record;
 use crate::domain::time::Timestamp;
 
-/// How long a question about offsets may take.
-const LOOK_UP: Duration = Duration::from_secs(30);
-
 /// What one look at the group brought.
 #[derive(Debug)]
 pub enum Polled {
@@ -59,8 +56,21 @@ pub enum StartAt {
 pub enum Beginning {
     /// At the position that the group committed.
     Committed(NextOffset),
-    /// Nothing was committed, or what was has expired.
-    Uncommitted(StartAt),
+    /// At the oldest record: nothing was committed, or what was has expired.
+    Earliest,
+    /// Here, for the same reason, because `StartAt` says so. It is to be committed at once: whoever begins anew would
+    /// choose a later place, and pass over what came in between.
+    Chosen(NextOffset),
+}
+
+impl Beginning {
+    /// The position, if it is known.
+    pub fn position(self) -> Option<NextOffset> {
+        match self {
+            Self::Committed(next) | Self::Chosen(next) => Some(next),
+            Self::Earliest => None,
+        }
+    }
 }
 
 /// A rebalance that has been announced and not yet answered.
@@ -176,49 +186,11 @@ impl GroupConsumer {
     /// Takes up partitions that were announced as assigned, each at its beginning.
     pub fn take_up(&self, partitions: &[(TopicPartition, Beginning)]) -> KafkaResult<()> {
         let mut list = TopicPartitionList::with_capacity(partitions.len());
-        let mut moments = TopicPartitionList::new();
-        let mut chosen: Vec<(TopicPartition, NextOffset)> = Vec::new();
         for (partition, beginning) in partitions {
-            let place = match beginning {
-                Beginning::Committed(next) => Place::Offset(next.0),
-                Beginning::Uncommitted(StartAt::Earliest) => Place::Beginning,
-                Beginning::Uncommitted(StartAt::Latest) => {
-                    let (_, high) = self.watermarks(partition, LOOK_UP)?;
-                    chosen.push((partition.clone(), high));
-                    Place::Offset(high.0)
-                }
-                Beginning::Uncommitted(StartAt::Moment(moment)) => {
-                    let at = Place::Offset(moment.as_millis());
-                    moments.add_partition_offset(&partition.topic, partition.partition, at)?;
-                    continue;
-                }
-            };
+            let place = beginning
+                .position()
+                .map_or(Place::Beginning, |next| Place::Offset(next.0));
             list.add_partition_offset(&partition.topic, partition.partition, place)?;
-        }
-        if moments.count() > 0 {
-            let found = self.inner.offsets_for_times(moments, LOOK_UP)?;
-            for element in found.elements() {
-                element.error()?;
-                let partition = TopicPartition {
-                    topic: element.topic().into(),
-                    partition: element.partition(),
-                };
-                let next = match element.offset() {
-                    Place::Offset(next) => NextOffset(next),
-                    Place::Beginning
-                    | Place::End
-                    | Place::Stored
-                    | Place::Invalid
-                    | Place::OffsetTail(_) => self.watermarks(&partition, LOOK_UP)?.1,
-                };
-                let place = Place::Offset(next.0);
-                list.add_partition_offset(&partition.topic, partition.partition, place)?;
-                chosen.push((partition, next));
-            }
-        }
-        if !chosen.is_empty() {
-            // Committed at once: after a crash before the first commit, reading must not begin further on.
-            self.commit(&chosen)?;
         }
         match self.inner.rebalance_protocol() {
             RebalanceProtocol::Cooperative => self.inner.incremental_assign(&list),
@@ -243,7 +215,8 @@ impl GroupConsumer {
         }
     }
 
-    /// Where reading begins in each partition, by what the group has committed. Asks the coordinator.
+    /// Where reading begins in each partition, by what the group has committed. Asks the coordinator, and where nothing
+    /// is committed the partition's leader.
     pub fn beginnings(
         &self,
         partitions: &[TopicPartition],
@@ -265,10 +238,52 @@ impl GroupConsumer {
             }
         };
         let begin = |partition: &TopicPartition| {
-            let beginning = beginning(partition).unwrap_or(Beginning::Uncommitted(self.start_at));
-            (partition.clone(), beginning)
+            let beginning = match beginning(partition) {
+                Some(committed) => committed,
+                None => self.chosen(partition, timeout)?,
+            };
+            Ok((partition.clone(), beginning))
         };
-        Ok(partitions.iter().map(begin).collect())
+        partitions.iter().map(begin).collect()
+    }
+
+    /// Where reading begins in a partition without a committed position.
+    fn chosen(&self, partition: &TopicPartition, timeout: Duration) -> KafkaResult<Beginning> {
+        let at = match self.start_at {
+            StartAt::Earliest => return Ok(Beginning::Earliest),
+            StartAt::Latest => None,
+            StartAt::Moment(moment) => self.first_since(moment, partition, timeout)?,
+        };
+        let at = match at {
+            Some(at) => at,
+            None => self.watermarks(partition, timeout)?.1,
+        };
+        Ok(Beginning::Chosen(at))
+    }
+
+    /// The first record written at or after a moment, if there is one.
+    fn first_since(
+        &self,
+        moment: Timestamp,
+        partition: &TopicPartition,
+        timeout: Duration,
+    ) -> KafkaResult<Option<NextOffset>> {
+        let (topic, number) = (&partition.topic, partition.partition);
+        let mut asked = TopicPartitionList::new();
+        asked.add_partition_offset(topic, number, Place::Offset(moment.as_millis()))?;
+        let found = self.inner.offsets_for_times(asked, timeout)?;
+        for element in found.elements() {
+            element.error()?;
+        }
+        let place = found.find_partition(topic, number);
+        Ok(place.and_then(|place| match place.offset() {
+            Place::Offset(at) => Some(NextOffset(at)),
+            Place::Beginning
+            | Place::End
+            | Place::Stored
+            | Place::Invalid
+            | Place::OffsetTail(_) => None,
+        }))
     }
 
     /// Commits positions and waits for the coordinator's word.
