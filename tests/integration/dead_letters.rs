@@ -35,9 +35,14 @@ impl DeadLetter {
     }
 }
 
-/// All dead letters, by where their records stood.
+/// All dead letters of `send-intents`, by where their records stood.
 pub fn dead_letters(kafka: &Kafka) -> Vec<DeadLetter> {
-    let records = kafka.records("send-intents.dlq");
+    dead_letters_in(kafka, "send-intents.dlq")
+}
+
+/// All dead letters in this topic, by where their records stood.
+pub fn dead_letters_in(kafka: &Kafka, topic: &str) -> Vec<DeadLetter> {
+    let records = kafka.records(topic);
     let mut letters: Vec<DeadLetter> = records
         .iter()
         .map(|record| {

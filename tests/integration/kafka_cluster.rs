@@ -168,6 +168,11 @@ impl Cluster {
         {
             created.unwrap_or_else(|(topic, why)| panic!("topic {topic}: {why}"));
         }
+        self.until_led(name, partitions).await;
+    }
+
+    /// Waits until so many partitions of the topic have a leader.
+    pub async fn until_led(&self, name: &str, partitions: usize) {
         until(
             &format!("leaders of {name}"),
             ANSWER_WITHIN,

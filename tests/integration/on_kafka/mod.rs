@@ -1,5 +1,10 @@
 //! What needs a real Kafka.
 
+mod beginnings;
 mod brokers;
 mod kills;
+mod membership;
+mod place;
+mod setting_aside;
+mod shutdown;
 mod tokens;
