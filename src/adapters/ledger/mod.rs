@@ -1,6 +1,6 @@
 //! Keeps stories: what has been attempted, answered and set aside under each key. It decides nothing about them.
 //!
-//! Two implementations stand behind the one trait: `sled` on disk and `memory`, which forgets what was not flushed.
+//! Two implementations stand behind the one trait: `sled_store` on disk and `memory`, which forgets what was not flushed.
 
 #[cfg(test)]
 mod conformance;
@@ -29,7 +29,8 @@ pub trait Ledger: Send + Sync + 'static {
     /// Folds `entry` into `expected`, its subject's story so far, and flushes.
     ///
     /// Resolves once the result is durable, together with others in one flush. Fails with `LedgerError::Moved` and
-    /// changes nothing if the stored story is no longer `expected`.
+    /// changes nothing if the stored story is no longer `expected`; fails with `LedgerError::Unwritable` and changes nothing
+    /// if the disk refuses, to be tried again. If the process ends first, the next one may or may not find it.
     fn persist(&self, expected: Option<Arc<Story>>, entry: Entry) -> Persisting<Recorded>;
 
     /// Keeps a profile's text under its hash, durably, for as long as the ledger remembers stories.
@@ -38,11 +39,13 @@ pub trait Ledger: Send + Sync + 'static {
     /// The profile kept under `hash`.
     fn profile(&self, hash: ProfileHash) -> Result<Option<Arc<str>>, LedgerError>;
 
-    /// Calls `visit` with the newest version of every story, in no order. Stops early when `visit` returns false.
+    /// Calls `visit` with the newest version of every story, in no order. Stops early when `visit` returns false. Of a story
+    /// that is written meanwhile the older version may be seen too, and first. `visit` must not write to this ledger.
     fn each_story(&self, visit: &mut dyn FnMut(&Story) -> bool) -> Result<(), LedgerError>;
 
-    /// Forgets settled stories that were last written more than the retention before `now`, giving their space back.
-    /// Open ones are kept. Returns how many entries went.
+    /// Forgets settled stories that were last written more than the retention before `now`, giving their space back: some
+    /// at once, all of them within another generation's time. Open ones are kept. Returns how many went. Blocks while it
+    /// copies; to be called every few minutes.
     fn expire(&self, now: Timestamp) -> Result<u64, LedgerError>;
 
     /// Its size.

@@ -12,6 +12,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::fault::OpenError;
+use super::manifest;
 use crate::domain::time::Timestamp;
 
 /// How long to wait for a lock that another process holds.
@@ -50,6 +51,9 @@ impl DirectoryLock {
         try_lock: impl FnOnce(&File) -> Result<(), TryLockError>,
     ) -> Result<Self, OpenError> {
         fs::create_dir_all(directory).map_err(|error| OpenError::io(directory, &error))?;
+        // The directory's own name may be new. Not everyone may open the one above it; then it is as durable as any name.
+        let above = directory.parent().map(manifest::sync_directory);
+        above.unwrap_or(Ok(())).unwrap_or_default();
         let path = directory.join("lock");
         let file = OpenOptions::new()
             .read(true)

@@ -27,8 +27,9 @@ pub enum OpenError {
     },
     /// Something durable is missing or cannot be read.
     #[error(
-        "the ledger is damaged: {}: {reason}. It is not opened, since what it has forgotten would be sent again: restore the \
-         directory from a copy, or set it aside and start with an empty one, which sends nothing older than intents.max_age",
+        "the ledger is damaged: {}: {reason}. It is not opened, since it would forget what was sent: restore the directory \
+         from a copy; or set it aside and start with an empty one, and what is read again and younger than \
+         intents.max_age is sent again, under its old key",
         path.display()
     )]
     Damaged {

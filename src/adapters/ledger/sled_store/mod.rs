@@ -25,6 +25,7 @@ mod filter;
 mod generation;
 mod manifest;
 mod profiles;
+mod queue;
 mod sealed;
 mod shelf;
 #[cfg(test)]
@@ -45,8 +46,8 @@ use std::time::Duration;
 use self::directory::DirectoryLock;
 pub use self::fault::OpenError;
 use self::generation::Generation;
+use self::queue::{Carried, Order, Queue};
 use self::shelf::Shelf;
-use self::writer::{Carried, Order, Queue};
 use super::{Ledger, LedgerError, LedgerSize, Persisting, Recorded};
 use crate::domain::idempotency_key::{LedgerKey, ProfileHash};
 use crate::domain::ledger_entry::{Entry, Story};
@@ -54,6 +55,8 @@ use crate::domain::time::Timestamp;
 
 /// How long `close` waits for what is being written.
 const CLOSE_WAIT: Duration = Duration::from_secs(10);
+/// Generations that lie in sled at once at most: the newest, those that may wait to be sealed, and one that is being sealed.
+const IN_SLED_MAX: u64 = writer::UNSEALED_MAX as u64 + 2;
 /// Stories that are carried forward in one write.
 const CARRY: usize = 256;
 
@@ -66,7 +69,8 @@ pub struct LedgerOptions {
     pub retention: Duration,
     /// Generations that make up the retention; a story is forgotten up to one such part later.
     pub generations: NonZeroU32,
-    /// Bytes of sled's page caches, all generations together.
+    /// Bytes of sled's page caches, all generations together. sled goes beyond it by up to some 50 MiB, and a newest generation
+    /// of which everything is read again is held whole, up to 100 MiB.
     pub cache_bytes: u64,
     /// Writes in one flush at most; 0 counts as 1.
     pub batch_max: usize,
@@ -123,7 +127,7 @@ impl SledLedger {
             &root,
             lock,
             period,
-            options.cache_bytes / u64::from(options.generations.get()).saturating_add(1),
+            options.cache_bytes / IN_SLED_MAX,
             now,
         )?);
         let queue = Arc::new(Queue::default());
@@ -151,6 +155,12 @@ impl SledLedger {
     /// Whether the disk took the last write. Turns true again by itself once it does.
     pub fn is_writable(&self) -> bool {
         self.writable.load(Ordering::Acquire)
+    }
+
+    /// Bytes that are left on the ledger's file system for this user.
+    pub fn free_bytes(&self) -> io::Result<u64> {
+        let space = rustix::fs::statvfs(self.shelf.root())?;
+        Ok(space.f_bavail.saturating_mul(space.f_frsize))
     }
 
     /// Takes no more writes, flushes those that wait, and returns when the writer has ended or after ten seconds.
@@ -226,14 +236,14 @@ impl Ledger for SledLedger {
                 return waiting;
             }
         };
-        let order = Order::Persist {
+        let order = Order::Persist(queue::Write {
             key: entry.subject.ledger_key(),
             expected,
             story: Arc::new(story),
-            at: entry.at,
             encoded,
+            at: entry.at,
             told,
-        };
+        });
         // A closed queue gives the order back; dropping it tells the caller.
         drop(self.queue.push(order));
         waiting

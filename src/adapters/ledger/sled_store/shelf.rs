@@ -33,7 +33,7 @@ pub(super) struct Shelf {
     generations: RwLock<Arc<[Arc<Generation>]>>,
     manifest: Mutex<Manifest>,
     recent: Mutex<Recent>,
-    /// Held while generations are sealed: one at a time.
+    /// Held while a generation is sealed or dropped: one at a time, and never both with the same one.
     sealing: Mutex<()>,
 }
 
@@ -162,11 +162,6 @@ impl Shelf {
         }
     }
 
-    /// Forgets what is held in memory: the disk may know better.
-    pub(super) fn forget_recent(&self) {
-        *self.recent() = Recent::default();
-    }
-
     fn recent(&self) -> MutexGuard<'_, Recent> {
         self.recent.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -222,9 +217,10 @@ impl Shelf {
 
     /// Takes out a generation whose stories have all been carried forward or may be forgotten.
     pub(super) fn drop_generation(&self, id: u64) -> Result<(), OpenError> {
+        let _alone = self.sealing.lock().unwrap_or_else(PoisonError::into_inner);
         self.change(|manifest| manifest.turn(id, LineState::Expiring))?;
         self.replace(|held| held.retain(|generation| generation.id != id));
-        self.forget_recent();
+        *self.recent() = Recent::default();
         generation::discard(&self.root, id)?;
         self.change(|manifest| manifest.remove(id))
     }
