@@ -1,5 +1,8 @@
 //! What a test asks of any broker, Apache Kafka or the one embedded in librdkafka: what it holds, and what was committed.
 
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rdkafka::consumer::{BaseConsumer, Consumer};
@@ -11,16 +14,20 @@ use crate::waiting::until;
 /// How long any one question to a broker may take. Generous: an election on a busy machine is within it.
 pub const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 
-/// Brokers at an address.
-#[derive(Clone, Debug)]
+/// Brokers at an address. Whoever asks them is kept: a new client a question would cost more than the question.
+#[derive(Clone)]
 pub struct Kafka {
     bootstrap: String,
+    askers: Arc<Mutex<HashMap<String, Arc<BaseConsumer>>>>,
 }
 
 impl Kafka {
     /// The brokers at `bootstrap`.
     pub fn at(bootstrap: String) -> Self {
-        Self { bootstrap }
+        Self {
+            bootstrap,
+            askers: Arc::default(),
+        }
     }
 
     /// `bootstrap.servers`.
@@ -31,13 +38,15 @@ impl Kafka {
     /// A client's settings, with the address in.
     pub fn client(&self) -> ClientConfig {
         let mut config = ClientConfig::new();
-        config.set("bootstrap.servers", self.bootstrap());
+        config
+            .set("bootstrap.servers", self.bootstrap())
+            .set("reconnect.backoff.max.ms", "500");
         config
     }
 
     /// The first and the next offset of each partition of `topic`.
     pub fn watermarks(&self, topic: &str) -> Vec<(i64, i64)> {
-        let asker = self.asker();
+        let asker = self.asker_of("asker");
         let metadata = asker
             .fetch_metadata(Some(topic), ANSWER_WITHIN)
             .expect("metadata");
@@ -62,12 +71,8 @@ impl Kafka {
         let partitions = self.watermarks(topic).len();
         let mut asked = TopicPartitionList::new();
         asked.add_partition_range(topic, 0, i32::try_from(partitions).expect("few") - 1);
-        let asker: BaseConsumer = self
-            .client()
-            .set("group.id", group)
-            .create()
-            .expect("a consumer");
-        let answer = asker
+        let answer = self
+            .asker_of(group)
             .committed_offsets(asked, ANSWER_WITHIN)
             .expect("committed offsets");
         let mut committed: Vec<(i32, Option<i64>)> = answer
@@ -139,11 +144,28 @@ impl Kafka {
 
     /// A client that asks and never joins a group.
     pub fn asker(&self) -> BaseConsumer {
+        self.new_asker("asker")
+    }
+
+    /// The one that asks on behalf of a group.
+    fn asker_of(&self, group: &str) -> Arc<BaseConsumer> {
+        let mut askers = self.askers.lock().expect("askers");
+        let asker = askers.entry(group.to_owned());
+        Arc::clone(asker.or_insert_with(|| Arc::new(self.new_asker(group))))
+    }
+
+    fn new_asker(&self, group: &str) -> BaseConsumer {
         self.client()
-            .set("group.id", "asker")
+            .set("group.id", group)
             .set("enable.auto.commit", "false")
             .set("enable.partition.eof", "false")
             .create()
             .expect("a consumer")
+    }
+}
+
+impl fmt::Debug for Kafka {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Kafka").field(&self.bootstrap).finish()
     }
 }

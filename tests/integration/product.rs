@@ -22,6 +22,9 @@ use crate::worker::Worker;
 /// Within this, whatever the product is to do must have happened. Generous: two cores run many tests at once.
 pub const SOON: Duration = Duration::from_secs(60);
 
+/// The group of a worker that is set up `in_another_group`.
+pub const ANOTHER_GROUP: &str = "sendonce-again";
+
 /// The broker embedded in librdkafka, with the product's topics.
 pub struct Embedded {
     kafka: Kafka,
@@ -201,6 +204,12 @@ impl Setup {
             url: url.to_owned(),
         });
         self
+    }
+
+    /// The same in a group of another name: nothing is committed there, and the embedded broker has no former member
+    /// whose session must end first.
+    pub fn in_another_group(self) -> Self {
+        self.set("KAFKA__GROUP", ANOTHER_GROUP)
     }
 
     /// The same with one setting more, as in the environment: `KAFKA__SPAN_MAX`, `100`.

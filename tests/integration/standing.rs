@@ -13,7 +13,7 @@ use sendonce::domain::ledger_entry::Story;
 use crate::dead_letters::dead_letters;
 use crate::kafka_view::Kafka;
 use crate::ledger_view::stories;
-use crate::product::{Home, SOON, code};
+use crate::product::{ANOTHER_GROUP, Home, SOON, code};
 use crate::scripted::Scripted;
 use crate::stub::Stub;
 use crate::waiting::until;
@@ -23,7 +23,7 @@ use crate::worker::Worker;
 pub struct Standing<'a> {
     kafka: &'a Kafka,
     home: &'a Home,
-    group: &'a str,
+    group: &'static str,
     stubs: Vec<&'a Stub>,
     scripted: Vec<&'a Scripted>,
     open: Vec<(i32, i64)>,
@@ -60,9 +60,9 @@ impl<'a> Standing<'a> {
         self
     }
 
-    /// The same for another consumer group.
-    pub fn in_group(mut self, group: &'a str) -> Self {
-        self.group = group;
+    /// The same where what counts is committed in the other group.
+    pub fn in_another_group(mut self) -> Self {
+        self.group = ANOTHER_GROUP;
         self
     }
 

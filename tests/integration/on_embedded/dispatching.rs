@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::dead_letters::{dead_letters, reasons};
-use crate::product::{Embedded, Home, SOON, Sent, Setup, code, publish, sms};
+use crate::product::{ANOTHER_GROUP, Embedded, Home, SOON, Sent, Setup, code, publish, sms};
 use crate::scripted::{Act, Scripted, accepting, answer, refusing};
 use crate::standing::Standing;
 
@@ -35,17 +35,16 @@ async fn a_shutdown_does_not_wait_for_a_wait_and_the_next_process_keeps_it() {
     );
     assert_eq!(kafka.committed("sendonce", "send-intents"), [None]);
 
-    // Another group's name spares the embedded broker's wait for the last member's session.
-    let setup = setup.set("KAFKA__GROUP", "sendonce-again");
+    let setup = setup.in_another_group();
     let worker = home.start(&setup);
     worker.until_count("sendonce_records_total", &[], 1).await;
     assert_eq!(provider.seen().len(), 1, "read again before it is due");
     kafka
-        .until_committed_to_the_end("sendonce-again", "send-intents", SOON)
+        .until_committed_to_the_end(ANOTHER_GROUP, "send-intents", SOON)
         .await;
     let standing = Standing::of(&kafka, &home)
         .scripted(&provider)
-        .in_group("sendonce-again");
+        .in_another_group();
     standing.holds(worker).await;
     let seen = provider.seen();
     assert_eq!(seen.len(), 2);

@@ -7,8 +7,8 @@ use sendonce::stub_provider::{Fault, Options};
 
 use crate::dead_letters::{dead_letters, reasons};
 use crate::product::{
-    Embedded, Home, KEYLESS_PROFILE, SOON, STUB_PROFILE, Sent, Setup, code, patient, publish, sms,
-    via,
+    ANOTHER_GROUP, Embedded, Home, KEYLESS_PROFILE, SOON, STUB_PROFILE, Sent, Setup, code, patient,
+    publish, sms, via,
 };
 use crate::scripted::{Act, Gate, Scripted, accepting, answer};
 use crate::standing::{Ledger, Standing, attempts};
@@ -77,18 +77,17 @@ async fn p27_nothing_is_committed_beyond_a_send_that_hangs_and_what_is_read_agai
     assert_eq!(letters[0].origin, (1, 12));
 }
 
-/// Twenty records, of which a provider that answers when the gate opens gets three at once.
+/// Twenty records in three orders, of which a provider that answers when the gate opens gets the first three at once.
 async fn twenty_of_which_three_at_once() -> (Embedded, Gate, Scripted, Setup, Home) {
     let kafka = Embedded::with_partitions(1);
     let gate = Gate::closed();
     let held = Act::AnswerAfter(gate.clone(), answer("201 Created", "", r#"{"id":"m"}"#)).taking();
     let provider = Scripted::playing([held]).await;
-    let setup = Setup::new(&kafka, &provider.url())
-        .with_profile(&patient(STUB_PROFILE))
-        .set("DISPATCH__CONCURRENCY", "3");
+    let setup = Setup::new(&kafka, &provider.url()).with_profile(&patient(STUB_PROFILE));
     let home = Home::new(&setup);
+    let event = |n: usize| sms(&format!("e-{n}"), &format!("number {n}."));
     let records: Vec<Sent> = (0..20)
-        .map(|n| Sent::json(&sms(&format!("e-{n}"), &format!("number {n}."))))
+        .map(|n| Sent::json(&event(n)).keyed(&(n % 3).to_string()))
         .collect();
     publish(&kafka, "send-intents", &records).await;
     (kafka, gate, provider, setup, home)
@@ -109,13 +108,15 @@ async fn p28a_what_is_in_flight_at_a_shutdown_is_recorded_and_nothing_new_is_sta
         stories.filter(|story| story.accepted().is_some()).count()
     };
     assert_eq!(accepted(&Ledger::of(&home)), 3, "the three are recorded");
+    assert_eq!(kafka.committed("sendonce", "send-intents"), [Some(3)]);
 
-    let worker = home.start(&setup);
+    let worker = home.start(&setup.in_another_group());
     kafka
-        .until_committed_to_the_end("sendonce", "send-intents", SOON)
+        .until_committed_to_the_end(ANOTHER_GROUP, "send-intents", SOON)
         .await;
     Standing::of(&kafka, &home)
         .scripted(&provider)
+        .in_another_group()
         .holds(worker)
         .await;
     assert_eq!(provider.seen().len(), 20, "the three were not sent again");
@@ -158,13 +159,15 @@ async fn p28c_a_shutdown_ends_in_time_although_the_brokers_are_gone() {
     assert_eq!(code(worker.ended(Duration::from_secs(8)).await), 0);
     kafka.cluster().broker_up(1).expect("it comes back");
 
-    let worker = home.start(&setup.set("KAFKA__COMMIT_INTERVAL", "100ms"));
+    let setup = setup.set("KAFKA__COMMIT_INTERVAL", "100ms");
+    let worker = home.start(&setup.in_another_group());
     kafka
-        .until_committed_to_the_end("sendonce", "send-intents", SOON)
+        .until_committed_to_the_end(ANOTHER_GROUP, "send-intents", SOON)
         .await;
     assert_eq!(worker.count("sendonce_suppressed_total", &[]).await, 20);
     Standing::of(&kafka, &home)
         .scripted(&provider)
+        .in_another_group()
         .holds(worker)
         .await;
     assert_eq!(provider.seen().len(), 20);
@@ -327,18 +330,16 @@ async fn p40_a_whole_topic_that_is_read_again_sends_nothing() {
     assert_eq!(stub.requests().await, 10_000);
 
     // To a group of another name no offset is known: the same as one whose offsets have expired.
-    let setup = setup.set("KAFKA__GROUP", "sendonce-again");
+    let setup = setup.in_another_group();
     let worker = home.start(&setup);
     kafka
-        .until_committed_to_the_end("sendonce-again", "send-intents", SOON)
+        .until_committed_to_the_end(ANOTHER_GROUP, "send-intents", SOON)
         .await;
     let suppressed = worker
         .count("sendonce_suppressed_total", &[("reason", "ledger")])
         .await;
     assert_eq!(suppressed, 10_000);
-    let standing = Standing::of(&kafka, &home)
-        .stub(&stub)
-        .in_group("sendonce-again");
+    let standing = Standing::of(&kafka, &home).stub(&stub).in_another_group();
     standing.holds(worker).await;
     assert_eq!(stub.requests().await, 10_000);
     for partition in 0..4 {

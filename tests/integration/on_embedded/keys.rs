@@ -4,7 +4,9 @@ use sendonce::stub_provider::{Fault, Options};
 use serde_json::json;
 
 use crate::dead_letters::{dead_letters, reasons};
-use crate::product::{Embedded, Home, SOON, STUB_PROFILE, Sent, Setup, patient, publish, sms, via};
+use crate::product::{
+    ANOTHER_GROUP, Embedded, Home, SOON, STUB_PROFILE, Sent, Setup, patient, publish, sms, via,
+};
 use crate::scripted::{Act, Gate, Scripted, accepting, answer, refusing};
 use crate::standing::Standing;
 use crate::stub::{Stub, mix};
@@ -35,12 +37,14 @@ async fn p06_one_key_through_503_reset_kill_and_restart_and_another_machine_deri
     let mut worker = home.start(&setup);
     provider.until_seen(3).await;
     worker.kill();
+    let setup = setup.in_another_group();
     let worker = home.start(&setup);
     kafka
-        .until_committed_to_the_end("sendonce", "send-intents", SOON)
+        .until_committed_to_the_end(ANOTHER_GROUP, "send-intents", SOON)
         .await;
     Standing::of(&kafka, &home)
         .scripted(&provider)
+        .in_another_group()
         .holds(worker)
         .await;
 

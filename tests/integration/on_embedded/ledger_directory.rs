@@ -4,7 +4,7 @@ use std::fs;
 use std::time::Duration;
 
 use crate::product::{
-    Embedded, Home, SOON, STUB_PROFILE, Sent, Setup, code, patient, publish, sms,
+    ANOTHER_GROUP, Embedded, Home, SOON, STUB_PROFILE, Sent, Setup, code, patient, publish, sms,
 };
 use crate::scripted::{Act, Scripted, accepting};
 use crate::standing::Standing;
@@ -41,16 +41,17 @@ async fn p49_a_second_process_names_the_first_and_a_killed_one_is_followed_at_on
     assert_eq!(provider.seen().len(), 1);
 
     first.kill();
-    let again = home.start(&setup);
+    let again = home.start(&setup.in_another_group());
     assert!(
         home.path("ledger/lock").exists(),
         "a leftover file is in nobody's way"
     );
     kafka
-        .until_committed_to_the_end("sendonce", "send-intents", SOON)
+        .until_committed_to_the_end(ANOTHER_GROUP, "send-intents", SOON)
         .await;
     Standing::of(&kafka, &home)
         .scripted(&provider)
+        .in_another_group()
         .holds(again)
         .await;
     assert_eq!(provider.seen().len(), 2);
