@@ -7,6 +7,7 @@
 //!   flush is followed by `sync_data` on its one file.
 //! - A value near a quarter of a segment goes to a file of its own, which it never syncs; `STORY_BYTES_MAX` keeps away from that.
 //! - A snapshot that was being written when the process died is taken for the newest one and refused; it is removed.
+//! - Its own lock on the file outlives the database by a moment, so a database that is opened again waits for it.
 //! - It panics where it does not expect damage, on the thread that asks; so every question is asked behind `catch_unwind`.
 //! - An applied `Batch` makes every later read take a lock; blocks need no atomicity, so none is used.
 
@@ -14,14 +15,18 @@ use std::fs::{self, File};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
+use std::time::Duration;
 
 use sled::IVec;
 
+use super::directory;
 use super::fault::{Fault, OpenError};
 
 /// No encoded story may be larger: one of sled's tree pages holds up to 17 blocks of 4 KiB and a story each, and must stay
 /// below a quarter of a segment.
 pub(super) const STORY_BYTES_MAX: usize = 24 * 1024;
+/// How long an earlier database of this process may hold on to its file.
+const LET_GO: Duration = Duration::from_secs(5);
 const SEGMENT_BYTES: usize = 2 * 1024 * 1024;
 
 /// One open sled.
@@ -42,9 +47,14 @@ impl Database {
             .mode(sled::Mode::LowSpace)
             .flush_every_ms(None)
             .print_profile_on_drop(false);
-        let db = guarded(|| Ok(config.open()?)).map_err(|fault| fault.at(directory))?;
         let path = directory.join("db");
-        let file = File::open(&path).map_err(|error| OpenError::io(&path, &error))?;
+        let io = |error: io::Error| OpenError::io(&path, &error);
+        if path.exists() {
+            // Not held while sled opens it: nobody else wants it, since the directory is ours.
+            drop(directory::lock_within(LET_GO, File::open(&path).map_err(io)?).map_err(io)?);
+        }
+        let db = guarded(|| Ok(config.open()?)).map_err(|fault| fault.at(directory))?;
+        let file = File::open(&path).map_err(io)?;
         Ok(Self { db, file })
     }
 

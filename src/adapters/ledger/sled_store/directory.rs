@@ -77,32 +77,37 @@ impl DirectoryLock {
     }
 }
 
-/// Waits for the lock as long as its holder may be dying. The thread that waits ends with the lock or the process.
+/// Waits for the lock as long as its holder may be dying.
 fn wait_for(file: File, path: &Path, patience: Patience) -> Result<File, OpenError> {
     let holder = Holder::read(&file);
     let patience = match &holder {
         Some(holder) => holder.deserves(patience),
         None => patience.unseen,
     };
+    match lock_within(patience, file).map_err(|error| OpenError::io(path, &error))? {
+        Some(file) => Ok(file),
+        None => Err(OpenError::Held {
+            directory: path.parent().map(PathBuf::from).unwrap_or_default(),
+            holder: holder.map_or_else(
+                || "another process, which left no name".to_owned(),
+                |holder| holder.to_string(),
+            ),
+        }),
+    }
+}
+
+/// `file`, locked; `None` if that takes longer than `patience`. The thread that waits ends with the lock or the process.
+pub(super) fn lock_within(patience: Duration, file: File) -> io::Result<Option<File>> {
     let (told, waiting) = mpsc::channel();
     thread::Builder::new()
         .name("ledger-lock".to_owned())
         .spawn(move || {
             let locked = file.lock().map(|()| file);
             drop(told.send(locked));
-        })
-        .map_err(|error| OpenError::io(path, &error))?;
+        })?;
     match waiting.recv_timeout(patience) {
-        Ok(locked) => locked.map_err(|error| OpenError::io(path, &error)),
-        Err(mpsc::RecvTimeoutError::Timeout | mpsc::RecvTimeoutError::Disconnected) => {
-            Err(OpenError::Held {
-                directory: path.parent().map(PathBuf::from).unwrap_or_default(),
-                holder: holder.map_or_else(
-                    || "another process, which left no name".to_owned(),
-                    |holder| holder.to_string(),
-                ),
-            })
-        }
+        Ok(locked) => locked.map(Some),
+        Err(mpsc::RecvTimeoutError::Timeout | mpsc::RecvTimeoutError::Disconnected) => Ok(None),
     }
 }
 

@@ -6,6 +6,7 @@ mod flushing;
 mod full_disk;
 mod killed;
 mod periods;
+mod twin;
 
 use std::path::Path;
 use std::sync::Arc;
