@@ -323,7 +323,7 @@ async fn p40_a_whole_topic_that_is_read_again_sends_nothing() {
     publish(&kafka, "send-intents", &records).await;
     let mut worker = home.start(&setup);
     kafka
-        .until_committed_to_the_end("sendonce", "send-intents", SOON)
+        .until_committed_to_the_end("sendonce", "send-intents", 3 * SOON)
         .await;
     worker.term();
     assert_eq!(code(worker.ended(SOON).await), 0);
