@@ -68,9 +68,9 @@ pub struct Timeouts {
     pub connect: Duration,
     /// From the start of the attempt, connecting included, to the end of the answer.
     pub request: Duration,
-    /// An idle connection is used again only this long. Below the limits of common servers, which close an idle
-    /// connection just as we write: Node.js and Apache 5 s, AWS's load balancer 60 s, nginx 75 s (defaults in their
-    /// documentation, read 2026-11-30).
+    /// An idle connection is used again only this long. Below the limit of common servers, which may close an idle
+    /// connection just as we write: the shortest known is that of Node.js, 5 s (`server.keepAliveTimeout`, its default
+    /// in the documentation, read 2026-11-30).
     pub pool_idle: Duration,
     /// No connection is used longer than this, so that a changed address is found without a restart.
     pub pool_age: Duration,
