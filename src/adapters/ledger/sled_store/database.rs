@@ -7,7 +7,8 @@
 //!   flush is followed by `sync_data` on its one file.
 //! - A value near a quarter of a segment goes to a file of its own, which it never syncs; `STORY_BYTES_MAX` keeps away from that.
 //! - A snapshot that was being written when the process died is taken for the newest one and refused; it is removed.
-//! - Its own lock on the file outlives the database by a moment, so a database that is opened again waits for it.
+//! - Its own lock on the file outlives the database by a moment, and any process that is being started at that moment holds
+//!   it too until it has become another program; so a database that is opened again waits, and asks again.
 //! - It panics where it does not expect damage, on the thread that asks; so every question is asked behind `catch_unwind`.
 //! - An applied `Batch` makes every later read take a lock; blocks need no atomicity, so none is used.
 
@@ -20,13 +21,15 @@ use std::time::Duration;
 use sled::IVec;
 
 use super::directory;
-use super::fault::{Fault, OpenError};
+use super::fault::{Fault, OpenError, is_about_its_lock};
 
 /// No encoded story may be larger: one of sled's tree pages holds up to 17 blocks of 4 KiB and a story each, and must stay
 /// below a quarter of a segment.
 pub(super) const STORY_BYTES_MAX: usize = 24 * 1024;
-/// How long an earlier database of this process may hold on to its file.
-const LET_GO: Duration = Duration::from_secs(5);
+/// How long an earlier database of this process may hold on to its file, each time that it is found to.
+const LET_GO: Duration = Duration::from_secs(1);
+/// How often it may be found to.
+const LET_GO_MAX: u32 = 5;
 const SEGMENT_BYTES: usize = 2 * 1024 * 1024;
 
 /// One open sled.
@@ -49,11 +52,21 @@ impl Database {
             .print_profile_on_drop(false);
         let path = directory.join("db");
         let io = |error: io::Error| OpenError::io(&path, &error);
-        if path.exists() {
-            // Not held while sled opens it: nobody else wants it, since the directory is ours.
+        let mut found_held = 0;
+        let db = loop {
+            let mut held = false;
+            let opened = guarded(|| {
+                let opened = config.open();
+                held = opened.as_ref().is_err_and(is_about_its_lock);
+                Ok(opened?)
+            });
+            if !held || found_held >= LET_GO_MAX {
+                break opened.map_err(|fault| fault.at(directory))?;
+            }
+            found_held += 1;
+            // Taken and given back: nobody else wants it for good, since the directory is ours.
             drop(directory::lock_within(LET_GO, File::open(&path).map_err(io)?).map_err(io)?);
-        }
-        let db = guarded(|| Ok(config.open()?)).map_err(|fault| fault.at(directory))?;
+        };
         let file = File::open(&path).map_err(io)?;
         Ok(Self { db, file })
     }

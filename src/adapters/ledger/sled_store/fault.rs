@@ -136,5 +136,14 @@ fn is_ours(error: &io::Error) -> bool {
         error.kind(),
         io::ErrorKind::UnexpectedEof | io::ErrorKind::InvalidData | io::ErrorKind::Other
     );
-    unreadable && error.raw_os_error().is_none() && !error.to_string().contains("acquire lock")
+    unreadable && error.raw_os_error().is_none() && !speaks_of_lock(error)
+}
+
+/// Whether sled was refused its lock on its file. It has no kind for that, only a text.
+pub(super) fn is_about_its_lock(error: &sled::Error) -> bool {
+    matches!(error, sled::Error::Io(error) if speaks_of_lock(error))
+}
+
+fn speaks_of_lock(error: &io::Error) -> bool {
+    error.to_string().contains("acquire lock")
 }

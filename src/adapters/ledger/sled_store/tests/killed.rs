@@ -2,6 +2,7 @@
 //!
 //! The victim is this test's own binary, started again with `VICTIM` set to the ledger's directory.
 
+use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -94,4 +95,30 @@ fn p49_what_was_acknowledged_before_a_kill_is_there_for_the_next_process_at_once
         );
         victim.wait().unwrap();
     }
+}
+
+/// Whoever is being started by another thread just then holds a copy of every open file, its lock included.
+#[test]
+fn a_database_whose_file_is_still_held_is_waited_for() {
+    use std::os::unix::fs::MetadataExt as _;
+
+    let directory = tempfile::tempdir().unwrap();
+    drop(reopened(directory.path()));
+    let file = File::open(directory.path().join("generations/00000001/db")).unwrap();
+    file.lock().unwrap();
+    let inode = format!(":{} ", file.metadata().unwrap().ino());
+    thread::scope(|threads| {
+        let opening = threads.spawn(|| drop(reopened(directory.path())));
+        let waits = |line: &str| line.contains("->") && line.contains(&inode);
+        while !fs::read_to_string("/proc/locks")
+            .unwrap()
+            .lines()
+            .any(waits)
+        {
+            assert!(!opening.is_finished(), "it did not wait");
+            thread::yield_now();
+        }
+        drop(file);
+        opening.join().unwrap();
+    });
 }
