@@ -268,6 +268,9 @@ fn find_wait(
                 WaitPlace::Body(pointer, form) => reading
                     .body_text(pointer)
                     .and_then(|text| read(*form, &mut std::iter::once(text.as_bytes()))),
+                WaitPlace::Text(regex, form) => reading
+                    .captured(regex)
+                    .and_then(|text| read(*form, &mut std::iter::once(text.as_bytes()))),
                 WaitPlace::Fixed(at_least) => Some(AskedWait {
                     at_least: *at_least,
                     unit_doubt: false,
@@ -276,7 +279,10 @@ fn find_wait(
             wait.map(|wait| (wait, source.scope))
         })
         .next();
-    let by_rule = rule.and_then(|rule| rule.wait);
+    let by_rule = rule.and_then(|rule| {
+        let until = rule.wait_until.map(|until| until.after(circumstances.now));
+        rule.wait.max(until)
+    });
     let (asked, scope) = match (named, by_rule) {
         (None, None) => return None,
         (Some((wait, scope)), None) => (wait, scope),

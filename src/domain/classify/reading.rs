@@ -180,6 +180,11 @@ impl<'a> Reading<'a> {
             Test::Equals(wanted) => any(&|text| text == &**wanted),
             Test::OneOf(wanted) => any(&|text| wanted.iter().any(|wanted| text == &**wanted)),
             Test::Matches(regex) => any(&|text| regex.is_match(text.as_bytes())),
+            Test::Every(wanted) => {
+                let meets =
+                    |value| text_of(value).is_some_and(|text| wanted.iter().any(|w| text == &**w));
+                pointer.any(document, meets) && !pointer.any(document, |value| !meets(value))
+            }
             Test::Present => pointer.any(document, |value| !value.is_null()),
             Test::Absent => !pointer.any(document, |value| !value.is_null()),
             Test::Empty => {
@@ -233,6 +238,14 @@ fn header_meets(headers: &HeaderMap, name: &HeaderName, test: &Test) -> bool {
                 .any(|wanted| value.eq_ignore_ascii_case(wanted.as_bytes()))
         }),
         Test::Matches(regex) => values.any(|value| regex.is_match(value)),
+        Test::Every(wanted) => {
+            let mut values = values.peekable();
+            values.peek().is_some()
+                && values.all(|value| {
+                    let meets = |wanted: &str| value.eq_ignore_ascii_case(wanted.as_bytes());
+                    wanted.iter().any(|wanted| meets(wanted))
+                })
+        }
         Test::Present => values.next().is_some(),
         Test::Absent => values.next().is_none(),
         Test::Empty => values.next().is_some_and(<[u8]>::is_empty) && values.all(<[u8]>::is_empty),

@@ -72,6 +72,8 @@ pub enum WaitPlace {
     Header(HeaderName, Form),
     /// In a JSON body, in this form.
     Body(Pointer, Form),
+    /// In the one group of the first match in a body, in this form.
+    Text(Regex, Form),
     /// Nowhere: this long.
     Fixed(Duration),
 }
@@ -140,18 +142,21 @@ pub(super) fn read_error_code(section: Section<'_>) -> ErrorCode {
         .into_iter()
         .filter_map(|text| read_pointer(&section, "body", text))
         .collect();
-    let text = section
-        .text("text")
-        .and_then(|source| read_regex(&section, "text", source))
-        .filter(|regex| {
-            let one_group = regex.captures_len() == 2;
-            if !one_group {
-                section.fault("text", "needs exactly one group: the code");
-            }
-            one_group
-        });
+    let text = read_one_group(&section, "text", "the code");
     section.close();
     ErrorCode { body, text }
+}
+
+/// An expression over a body whose one group is `what`.
+fn read_one_group(section: &Section<'_>, key: &str, what: &str) -> Option<Regex> {
+    let regex = section
+        .text(key)
+        .and_then(|source| read_regex(section, key, source))?;
+    if regex.captures_len() != 2 {
+        section.fault(key, format!("needs exactly one group: {what}"));
+        return None;
+    }
+    Some(regex)
 }
 
 /// Reads every `[[wait]]`; without one, `Retry-After` is read.
@@ -176,11 +181,11 @@ fn read_wait(section: Section<'_>) -> Option<WaitSource> {
     let forms = Form::ALL.map(|form| (form.name(), form));
     let form = section.word("as", &forms).unwrap_or(Form::RetryAfter);
     let scope = read_scope(&section, "scope");
-    let places = ["header", "body", "fixed"];
+    let places = ["header", "body", "text", "fixed"];
     if places.iter().filter(|key| section.has(key)).count() != 1 {
         section.faults().add(
             section.path(),
-            "expected exactly one of header, body and fixed",
+            "expected exactly one of header, body, text and fixed",
         );
     }
     if section.has("fixed") && section.has("as") {
@@ -196,6 +201,8 @@ fn read_wait(section: Section<'_>) -> Option<WaitSource> {
         }
     } else if let Some(pointer) = section.text("body") {
         read_pointer(&section, "body", pointer).map(|pointer| WaitPlace::Body(pointer, form))
+    } else if section.has("text") {
+        read_one_group(&section, "text", "the wait").map(|regex| WaitPlace::Text(regex, form))
     } else {
         section.span("fixed").map(WaitPlace::Fixed)
     };

@@ -138,6 +138,13 @@ impl Hole {
                 None => return Err(format!("{name} names nothing that a profile can read")),
             }
         }
+        // The engine's list lacks what is sliced (minijinja 3.1.0, compiler/meta.rs): a name that is written in the
+        // expression is given to it all the same.
+        for (name, root) in Root::ALL {
+            if source.contains(name) && !roots.contains(&root) {
+                roots.push(root);
+            }
+        }
         let plan = Plan::Computed(compiled, roots.into());
         let hole = Self { plan };
         hole.try_out()?;

@@ -7,6 +7,8 @@ mod credentials;
 #[cfg(test)]
 mod example_tests;
 mod expression;
+#[cfg(test)]
+mod impossible_tests;
 mod key;
 mod pointer;
 mod request;
@@ -32,7 +34,7 @@ pub use self::key::{
 };
 pub use self::pointer::{Pointer, text_of};
 pub use self::request::{HttpVersion, RequestShape, TIMEOUTS_DEFAULT, Timeouts};
-pub use self::rule::{IdAt, REASONS, Rule, StatusSet, Test, When};
+pub use self::rule::{IdAt, REASONS, Rule, StatusSet, Test, WaitUntil, When};
 pub use self::section::Fault;
 
 pub(in crate::domain) use self::expression::{Found, Hole, Names, NoValue};
@@ -247,6 +249,10 @@ fn read(faults: &Faults, table: &Table) -> Option<Profile> {
         .into_iter()
         .filter_map(|section| rule::read(section, has_replay_mark))
         .collect();
+    let numbered = table.get("rule").is_some_and(toml::Value::is_array);
+    if numbered && faults.is_empty() {
+        refuse_unreachable(faults, &rules);
+    }
     let accepted = answer_places::read_accepted(&top);
     let error_code = top
         .section("error_code")
@@ -277,6 +283,19 @@ fn read(faults: &Faults, table: &Table) -> Option<Profile> {
         canonical: canonical.into(),
         hash,
     })
+}
+
+/// A rule whose answers are all caught by one before it would say nothing. Tells only what is cheap to prove.
+fn refuse_unreachable(faults: &Faults, rules: &[Rule]) {
+    for (index, rule) in rules.iter().enumerate() {
+        let catches_all = |earlier: &Rule| earlier.when.includes(&rule.when);
+        if let Some(earlier) = rules.iter().take(index).position(catches_all) {
+            faults.add(
+                format!("rule[{index}]"),
+                format!("is never reached: rule[{earlier}] catches all that it would"),
+            );
+        }
+    }
 }
 
 fn read_verified(top: &Section<'_>) -> Option<Verified> {

@@ -168,6 +168,9 @@ pub(super) fn read(
     let mut body = section
         .section("body")
         .and_then(|body| read_body(body, &compiler, &mut fixed_headers));
+    if method == Some(Method::GET) && !matches!(body, Some(BodyShape::None) | None) {
+        section.fault("body", "a GET carries none: write { kind = \"none\" }");
+    }
     let auth = section.section("auth").map_or(Some(Auth::None), read_auth);
     let mut filled_headers = Vec::new();
     if let Some(headers) = section.section("headers") {

@@ -11,6 +11,7 @@ use toml::Value;
 use super::pointer::Pointer;
 use super::section::{Section, list_of};
 use crate::domain::attempt::{Verdict, WaitScope};
+use crate::domain::time::Timestamp;
 
 /// What an answer means that meets every condition.
 #[derive(Debug)]
@@ -27,6 +28,8 @@ pub struct Rule {
     pub id: IdAt,
     /// Wait at least this long.
     pub wait: Option<Duration>,
+    /// Wait until then at least.
+    pub wait_until: Option<WaitUntil>,
     /// Whom the wait holds up; absent leaves it to the source of the wait.
     pub wait_scope: Option<WaitScope>,
     /// The cause in one word of [`REASONS`].
@@ -66,6 +69,29 @@ pub enum Test {
     Empty,
     /// Its canonical text matches.
     Matches(Regex),
+    /// It is there, and every value at this place is one of these: for an answer that speaks of several parts.
+    Every(Box<[Box<str>]>),
+}
+
+/// A moment at which a provider's quota begins anew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WaitUntil {
+    /// The next full hour.
+    NextHour,
+    /// The next midnight in UTC.
+    MidnightUtc,
+}
+
+impl WaitUntil {
+    /// How long that is from `now` on: above zero, at most an hour or a day.
+    pub fn after(self, now: Timestamp) -> Duration {
+        let period: i64 = match self {
+            Self::NextHour => 3_600_000,
+            Self::MidnightUtc => 86_400_000,
+        };
+        let left = period - now.as_millis().rem_euclid(period);
+        Duration::from_millis(left.unsigned_abs())
+    }
 }
 
 /// Where the id of an accepted message is.
@@ -79,8 +105,68 @@ pub enum IdAt {
     Later,
 }
 
+impl When {
+    /// Whether every answer that meets `other` surely meets this: each of these conditions is one of the other's too, or
+    /// asks for less. False where that would take more than a look.
+    pub(super) fn includes(&self, other: &Self) -> bool {
+        let status = match (&self.status, &other.status) {
+            (None, _) => true,
+            (Some(_), None) => false,
+            (Some(all), Some(some)) => {
+                (100..=999).all(|status| all.contains(status) || !some.contains(status))
+            }
+        };
+        let asked = |own: Option<bool>, theirs: Option<bool>| own.is_none() || own == theirs;
+        let text = match (&self.text, &other.text) {
+            (None, _) => true,
+            (Some(own), Some(theirs)) => own.as_str() == theirs.as_str(),
+            (Some(_), None) => false,
+        };
+        let headers = self.headers.iter().all(|(name, test)| {
+            let mut theirs = other.headers.iter();
+            theirs.any(|(other, narrower)| other == name && test.includes(narrower))
+        });
+        let body = self.body.iter().all(|(pointer, test)| {
+            let mut theirs = other.body.iter();
+            theirs.any(|(other, narrower)| other == pointer && test.includes(narrower))
+        });
+        status
+            && text
+            && headers
+            && body
+            && asked(self.replay, other.replay)
+            && asked(self.first_attempt, other.first_attempt)
+    }
+}
+
+impl Test {
+    /// Whether what passes `narrower` surely passes this.
+    fn includes(&self, narrower: &Self) -> bool {
+        let texts = |test: &Self| -> Option<Vec<Box<str>>> {
+            match test {
+                Self::Equals(text) => Some(vec![text.clone()]),
+                Self::OneOf(texts) => Some(texts.to_vec()),
+                Self::Present | Self::Absent | Self::Empty | Self::Matches(_) | Self::Every(_) => {
+                    None
+                }
+            }
+        };
+        match (self, narrower) {
+            (Self::Present, Self::Present | Self::Equals(_) | Self::OneOf(_))
+            | (Self::Absent, Self::Absent)
+            | (Self::Empty, Self::Empty) => true,
+            (Self::Matches(all), Self::Matches(some)) => all.as_str() == some.as_str(),
+            (Self::Every(all), Self::Every(some)) => some.iter().all(|text| all.contains(text)),
+            (all, some) => match (texts(all), texts(some)) {
+                (Some(all), Some(some)) => some.iter().all(|text| all.contains(text)),
+                (_, _) => false,
+            },
+        }
+    }
+}
+
 /// The words a profile may give as the cause. Closed, so that metrics and dead letters stay bounded and free of content.
-pub const REASONS: [&str; 20] = [
+pub const REASONS: [&str; 21] = [
     "already_accepted",
     "content_refused",
     "credentials_refused",
@@ -91,6 +177,7 @@ pub const REASONS: [&str; 20] = [
     "not_enabled",
     "not_permitted",
     "opted_out",
+    "partial",
     "quota_used_up",
     "rate_limited",
     "recipient_gone",
@@ -184,12 +271,19 @@ pub(super) fn read(section: Section<'_>, has_replay_mark: bool) -> Option<Rule> 
         section.fault("id", "means nothing unless the class is accepted");
     }
     let wait = section.span("wait");
+    let wait_until = section.word(
+        "wait_until",
+        &[
+            ("next_hour", WaitUntil::NextHour),
+            ("midnight_utc", WaitUntil::MidnightUtc),
+        ],
+    );
     let wait_scope = read_scope(&section, "wait_scope");
     if matches!(
         verdict,
         Some(Verdict::Accepted | Verdict::Rejected | Verdict::Conflict)
     ) {
-        for key in ["final", "wait", "wait_scope"] {
+        for key in ["final", "wait", "wait_until", "wait_scope"] {
             if section.has(key) {
                 section.fault(key, "means nothing for this class: nothing follows it");
             }
@@ -205,6 +299,7 @@ pub(super) fn read(section: Section<'_>, has_replay_mark: bool) -> Option<Rule> 
         burned,
         id: id.unwrap_or(IdAt::Here),
         wait,
+        wait_until,
         wait_scope,
         reason,
     })
@@ -272,12 +367,9 @@ fn read_when(section: Section<'_>, has_replay_mark: bool) -> When {
 }
 
 fn read_test(section: &Section<'_>, key: &str, value: &Value) -> Option<Test> {
-    let wrong = "expected a value, a list of values, or one of { present = true }, { absent = true }, { empty = true }, { regex = \"…\" }";
+    let wrong = "expected a value, a list of values, or one of { present = true }, { absent = true }, { empty = true }, { regex = \"…\" }, { every = … }";
     let test = match value {
-        Value::Array(items) => {
-            let texts: Option<Box<[_]>> = items.iter().map(canonical).collect();
-            texts.filter(|texts| !texts.is_empty()).map(Test::OneOf)
-        }
+        Value::Array(_) => texts_of(value).map(Test::OneOf),
         Value::Table(table) => {
             let mut entries = table.iter();
             match (entries.next(), entries.next()) {
@@ -288,6 +380,7 @@ fn read_test(section: &Section<'_>, key: &str, value: &Value) -> Option<Test> {
                     ("regex", Value::String(source)) => {
                         return read_regex(section, key, source).map(Test::Matches);
                     }
+                    ("every", value) => texts_of(value).map(Test::Every),
                     _ => None,
                 },
                 (_, _) => None,
@@ -303,6 +396,12 @@ fn read_test(section: &Section<'_>, key: &str, value: &Value) -> Option<Test> {
         section.fault(key, wrong);
     }
     test
+}
+
+/// The texts of a list, or of a single value; none if one of them has no text, or there is none.
+fn texts_of(value: &Value) -> Option<Box<[Box<str>]>> {
+    let texts: Option<Box<[_]>> = list_of(value).iter().map(canonical).collect();
+    texts.filter(|texts| !texts.is_empty())
 }
 
 /// The text under which a value of a profile is compared.

@@ -35,6 +35,10 @@ impl Faults {
         });
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.borrow().is_empty()
+    }
+
     pub(super) fn into_list(self) -> Vec<Fault> {
         self.0.into_inner()
     }

@@ -3,21 +3,49 @@ use std::time::Duration;
 use super::*;
 use crate::domain::idempotency_key::IdempotencyKey;
 
-/// The profiles whose verdicts are tested here.
-const SHIPPED: [(&str, &str); 3] = [
-    (
-        "captifi",
-        include_str!("../../../config/providers/captifi.toml"),
-    ),
-    (
-        "generic",
-        include_str!("../../../config/providers/generic.toml"),
-    ),
-    (
-        "twilio",
-        include_str!("../../../config/providers/twilio.toml"),
-    ),
-];
+/// Every file of config/providers by its name; a test of the whole tree tells if one is missing.
+macro_rules! shipped {
+    ($($name:literal,)*) => {
+        pub(in crate::domain) const SHIPPED: &[(&str, &str)] = &[$((
+            $name,
+            include_str!(concat!("../../../config/providers/", $name, ".toml")),
+        )),*];
+    };
+}
+shipped! {
+    "adyen",
+    "apns",
+    "bandwidth",
+    "brevo",
+    "captifi",
+    "courier",
+    "discord-bot",
+    "discord-webhook",
+    "fcm",
+    "generic",
+    "govuk-notify",
+    "infobip",
+    "infobip-idempotent",
+    "knock",
+    "line",
+    "loops",
+    "mailgun",
+    "nhs-notify",
+    "novu",
+    "onesignal",
+    "paypal",
+    "postmark",
+    "resend",
+    "sendgrid",
+    "ses",
+    "slack",
+    "sparkpost",
+    "square",
+    "stripe",
+    "telnyx-email",
+    "twilio",
+    "vonage",
+}
 
 /// A profile as it ships, not yet bound.
 pub(in crate::domain) fn shipped_text(name: &str) -> &'static str {
@@ -288,7 +316,7 @@ fn the_hash_is_of_the_content_and_not_of_its_dress() {
 
 #[test]
 fn the_canonical_text_is_the_same_profile_again() {
-    for name in ["generic", "captifi", "twilio"] {
+    for (name, _) in SHIPPED {
         let profile = shipped(name);
         let again = Profile::parse(profile.canonical()).unwrap();
         assert_eq!(again.hash(), profile.hash(), "{name}");

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 use super::*;
 use crate::domain::intent::{EventId, Recipient, Template};
 use crate::domain::profile::Binding;
-use crate::domain::profile::tests::{BASE, shipped, shipped_text};
+use crate::domain::profile::tests::{BASE, SHIPPED, shipped, shipped_text};
 
 fn key() -> IdempotencyKey {
     IdempotencyKey::from_upstream("018f6b0a-0000-8000-8000-00000000002a").unwrap()
@@ -48,10 +48,17 @@ fn json_body(template: &str, content: &str) -> Result<String, RenderFault> {
 
 #[test]
 fn the_shipped_profiles_render_an_intent_to_these_bytes() {
-    let mut full = intent(r#"{"text": "Your code is 482901", "n": 1.50}"#);
+    let mut full = intent(
+        r#"{"text": "Your code is 482901", "n": 1.50, "title": "Code", "subject": "Your code", "amount": 1099,
+            "currency": "eur", "payment_method": {"type": "scheme"}, "source_id": "cnon:card-nonce-ok"}"#,
+    );
     full.from = Some("+12025550100".into());
+    full.template = Some(Template {
+        name: "login-code".into(),
+        version: None,
+    });
     let mut shown = String::new();
-    for name in ["captifi", "generic", "twilio"] {
+    for (name, _) in SHIPPED {
         let rendered = render(&shipped(name), &full, &key()).unwrap();
         let mut headers: Vec<_> = rendered
             .headers
@@ -79,6 +86,18 @@ fn a_sole_expression_keeps_its_type_and_mixed_text_is_text() {
     assert_eq!(
         json_body(template, content).unwrap(),
         r#"{"fixed":[1,2.5,true,"t"],"list":[1,null],"map":{"a":2,"b":1},"mixed":"7 and true","n":7,"spaced":" 7","yes":true}"#
+    );
+}
+
+#[test]
+fn a_text_can_be_cut() {
+    assert_eq!(
+        json_body(
+            r#"{ t = "{{ content.text[:4] }}", r = "{{ reference[:8] }}" }"#,
+            r#"{"text": "löwen"}"#
+        )
+        .unwrap(),
+        r#"{"r":"018f6b0a","t":"löwe"}"#
     );
 }
 

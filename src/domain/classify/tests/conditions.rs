@@ -1,7 +1,7 @@
 //! What a condition on header, body or text holds for, and where waits and codes are found.
 
 use super::super::*;
-use super::{HTML, later, response};
+use super::{HTML, cut, first, later, line, response};
 use crate::domain::profile::tests::parsed;
 
 #[test]
@@ -146,5 +146,111 @@ fn no_body_shows_in_a_debug_print() {
     assert!(
         !shown.contains("482901") && !shown.contains("2025550143"),
         "{shown}"
+    );
+}
+
+#[test]
+fn every_part_of_an_answer_must_be_one_of_these() {
+    let profile = parsed(
+        r#"
+[[rule]]
+when = { status = 200, body = { "/parts/*/status" = { every = [0, "ok"] } } }
+class = "accepted"
+[[rule]]
+when = { status = 200, body = { "/parts/*/status" = 0 } }
+class = "unknown"
+final = true
+reason = "partial"
+[[rule]]
+when = { status = 503, header = { X-Part = { every = "gone" } } }
+class = "rejected"
+"#,
+    )
+    .unwrap();
+    let read = |body: &str| line(&first(&profile, response(200, &[], body)));
+    for all in [
+        r#"{"parts":[{"status":"0"}]}"#,
+        r#"{"parts":[{"status":0},{"status":"ok"}]}"#,
+    ] {
+        assert_eq!(read(all), "accepted +id absent (accepted)", "{all}");
+    }
+    for mixed in [
+        r#"{"parts":[{"status":0},{"status":1}]}"#,
+        r#"{"parts":[{"status":0},{"status":null}]}"#,
+        r#"{"parts":[{"status":{}},{"status":0}]}"#,
+    ] {
+        assert_eq!(read(mixed), "unknown +final (partial)", "{mixed}");
+    }
+    for none in [r#"{"parts":[]}"#, r#"{"parts":[{"status":1}]}"#, "{}"] {
+        assert_eq!(read(none), "unknown +unmatched (unmatched)", "{none}");
+    }
+    let headers = |headers: &[(&str, &str)]| later(&profile, response(503, headers, "")).verdict;
+    assert_eq!(
+        headers(&[("x-part", "Gone"), ("x-part", " gone ")]),
+        Verdict::Rejected
+    );
+    assert_eq!(
+        headers(&[("x-part", "gone"), ("x-part", "sent")]),
+        Verdict::Unknown
+    );
+    assert_eq!(headers(&[]), Verdict::Unknown);
+}
+
+#[test]
+fn a_wait_may_stand_inside_a_text() {
+    let profile = parsed(
+        r#"
+[[wait]]
+text = 'after (.{29})'
+[[wait]]
+text = 'in ([0-9]+) s'
+as = "seconds"
+[[wait]]
+fixed = "1m"
+"#,
+    )
+    .unwrap();
+    let wait = |body: &str| {
+        let asked = later(&profile, response(429, &[], body)).wait.unwrap();
+        asked.at_least.as_secs()
+    };
+    assert_eq!(
+        wait(r#"{"message":"try again after Wed, 21 Oct 2026 07:29:00 GMT"}"#),
+        120
+    );
+    assert_eq!(wait("try again in 9 s"), 9);
+    assert_eq!(wait("try again after the twenty-first of October"), 60);
+    assert_eq!(
+        later(&profile, cut(response(429, &[], "in 9 s")))
+            .wait
+            .map(|wait| wait.at_least.as_secs()),
+        Some(60),
+        "what is cut is not read"
+    );
+}
+
+#[test]
+fn a_rule_may_wait_until_a_quota_begins_anew() {
+    let until = |until: &str, more: &str| {
+        let profile = parsed(&format!(
+            r#"
+[[rule]]
+when = {{ status = 429 }}
+class = "account_hold"
+wait_until = "{until}"
+{more}
+"#
+        ))
+        .unwrap();
+        let wait = later(&profile, response(429, &[], "")).wait.unwrap();
+        wait.at_least.as_secs()
+    };
+    // It is 07:27:00 UTC.
+    assert_eq!(until("next_hour", ""), 33 * 60);
+    assert_eq!(until("midnight_utc", ""), 16 * 3_600 + 33 * 60);
+    assert_eq!(
+        until("next_hour", r#"wait = "2h""#),
+        7_200,
+        "the longer of the two"
     );
 }

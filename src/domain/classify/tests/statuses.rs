@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::super::*;
 use super::{HTML, circumstances, later, line, response};
-use crate::domain::profile::tests::{parsed, shipped};
+use crate::domain::profile::tests::{SHIPPED, parsed, shipped};
 
 /// Statuses 100 to 599 with an empty and with an HTML body, neighbours of one meaning together.
 fn statuses(profile: &Profile) -> String {
@@ -33,7 +33,7 @@ fn statuses(profile: &Profile) -> String {
 
 #[test]
 fn every_status_without_a_readable_body_at_every_shipped_profile() {
-    for name in ["captifi", "generic", "twilio"] {
+    for (name, _) in SHIPPED {
         insta::assert_snapshot!(format!("statuses_{name}"), statuses(&shipped(name)));
     }
 }
