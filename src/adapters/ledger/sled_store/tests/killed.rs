@@ -26,6 +26,8 @@ fn victim() {
     let (directory, first) = argument.rsplit_once(' ').unwrap();
     let first: u64 = first.parse().unwrap();
     let ledger = reopened(Path::new(directory));
+    // The harness has begun a line of its own, which would swallow the first one of ours.
+    writeln!(std::io::stdout()).unwrap();
     thread::scope(|threads| {
         for writer in 0..WRITERS {
             let ledger = &ledger;
