@@ -32,6 +32,9 @@ pub struct Arguments {
     /// Take every complete request for a new message, as providers without idempotency keys do.
     #[arg(long)]
     no_keys: bool,
+    /// Let messages be looked up at GET /v1/messages, each so many milliseconds after its acceptance.
+    #[arg(long, value_name = "MILLISECONDS")]
+    lookups_after_ms: Option<u64>,
     /// How many seconds a key is remembered after its acceptance.
     #[arg(long, value_name = "SECONDS", default_value_t = 24 * 60 * 60)]
     window: u64,
@@ -131,6 +134,7 @@ impl Arguments {
             key_header: self.key_header.clone(),
             keys: !self.no_keys,
             window: Duration::from_secs(self.window),
+            lookups: self.lookups_after_ms.map(Duration::from_millis),
             id_field: self.id_field.clone(),
             faults: self.faults.mix()?,
             seed: self.seed,

@@ -14,6 +14,7 @@ mod length_prefixed;
 pub mod offset_tracker;
 pub mod position;
 pub mod profile;
+pub mod reconcile;
 pub mod record;
 pub mod render;
 pub mod retry;

@@ -11,6 +11,9 @@ use serde::{Deserialize, Serialize};
 
 const SECONDS_PER_DAY: i32 = 86_400;
 
+/// Two clocks that are kept by the network differ by less than this. Beyond it, a clock tells nothing.
+pub const CLOCK_SKEW: Duration = Duration::from_secs(60);
+
 /// A moment on the wall clock, in whole milliseconds since the Unix epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]

@@ -13,7 +13,7 @@ use crate::config::providers::ProviderConfig;
 use crate::config::secret::References;
 use crate::domain::account_gate::{AccountGate, Passage};
 use crate::domain::attempt::{Classified, Verdict};
-use crate::domain::dispatch::{KeyTerms, Terms};
+use crate::domain::dispatch::{KeyTerms, LookupTerms, Terms};
 use crate::domain::idempotency_key::ProfileHash;
 use crate::domain::intent::Intent;
 use crate::domain::profile::{self, Binding, Profile};
@@ -21,6 +21,8 @@ use crate::domain::retry::{Backoff, Pace};
 use crate::domain::time::Timestamp;
 use crate::telemetry::metrics::{Metrics, ProviderMetrics};
 use crate::telemetry::troubles::Troubles;
+
+use super::explained::Explained;
 
 /// All accounts, and which one an intent goes to.
 pub struct Accounts {
@@ -46,6 +48,8 @@ pub struct Account {
     pub metrics: ProviderMetrics,
     /// Whether it may be asked.
     pub gate: Mutex<AccountGate>,
+    /// Message ids that the ledger explains; kept only once a look-up needs them.
+    pub explained: Explained,
     /// What was not accepted lately.
     pub troubles: Mutex<Troubles>,
     /// Profiles that rendered what is still open, by hash.
@@ -172,6 +176,7 @@ impl Account {
             client,
             metrics,
             gate: Mutex::default(),
+            explained: Explained::default(),
             troubles: Mutex::default(),
             versions: Mutex::default(),
             profile,
@@ -187,6 +192,11 @@ impl Account {
     pub fn ask(&self, now: Timestamp) -> Passage {
         let span = self.terms.request_span + self.terms.transport_bound;
         self.gate().ask(now, span)
+    }
+
+    /// Whether it is closed to everyone for now.
+    pub fn is_closed(&self, now: Timestamp) -> bool {
+        self.gate().is_closed(now)
     }
 
     /// Takes note of an answer for the account as a whole.
@@ -256,6 +266,7 @@ fn terms(config: &Config, profile: &Profile) -> Terms {
         profile,
         &Terms {
             key: None,
+            lookup: None,
             request_span: Duration::ZERO,
             transport_bound: Duration::ZERO,
             budget: config.retry.budget,
@@ -275,6 +286,10 @@ fn with_profile(profile: &Profile, terms: &Terms) -> Terms {
         key: profile.key.as_ref().map(|key| KeyTerms {
             window: key.window.length,
             margin: key.window.margin,
+        }),
+        lookup: profile.lookup.as_ref().map(|lookup| LookupTerms {
+            delay: lookup.delay,
+            keeps: lookup.keeps,
         }),
         request_span: profile.timeouts.request,
         transport_bound: profile.timeouts.unacknowledged,

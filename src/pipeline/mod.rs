@@ -3,6 +3,7 @@
 pub mod accounts;
 pub mod committer;
 pub mod depth;
+pub mod explained;
 pub mod intake;
 pub mod order;
 pub mod service;

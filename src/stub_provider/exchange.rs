@@ -16,8 +16,9 @@ use tokio::time::{Instant, sleep, sleep_until};
 use super::answers::{self, Answered};
 use super::connection::Cut;
 use super::faults::{Fault, FaultMix};
+use super::listing::{Listed, Listing};
 use super::memory::{Answer, Memory, Recall};
-use super::message::{recipient, request_hash};
+use super::message::{recipient, request_hash, searchable};
 use super::truth::{Event, Seen, Truth, message_id};
 use super::{Options, ServeError, admin};
 
@@ -40,6 +41,7 @@ struct State {
     faults: FaultMix,
     memory: Memory,
     truth: Truth,
+    listing: Option<Listing>,
     requests: u64,
     messages: u64,
 }
@@ -72,6 +74,7 @@ impl Provider {
             faults: options.faults.clone(),
             memory: Memory::new(options.window),
             truth: Truth::new(truth_log),
+            listing: options.lookups.map(Listing::new),
             requests: 0,
             messages: 0,
         };
@@ -96,6 +99,9 @@ impl Provider {
         }
         if path != self.options.path {
             return Ok(answers::problem(StatusCode::NOT_FOUND, "No such path"));
+        }
+        if request.method() == Method::GET && self.options.lookups.is_some() {
+            return Ok(self.look_up(request.uri().query().unwrap_or_default()));
         }
         if request.method() != Method::POST {
             return Ok(answers::problem(
@@ -136,6 +142,9 @@ impl Provider {
         let mut state = self.state();
         state.memory.clear();
         state.truth.clear();
+        if let Some(listing) = &mut state.listing {
+            listing.clear();
+        }
         state.requests = 0;
     }
 
@@ -170,11 +179,18 @@ impl Provider {
                 .map(http::HeaderValue::as_bytes),
             &body,
         );
+        let content_type = head.headers.get(header::CONTENT_TYPE);
+        let searchable = self
+            .options
+            .lookups
+            .map(|_| searchable(content_type.map(http::HeaderValue::as_bytes), &body))
+            .unwrap_or_default();
         let seen = Seen {
             key,
             request: Some(&hash),
             recipient: recipient.as_deref(),
             message: None,
+            searchable: Some(&searchable),
         };
         if recipient.is_none() {
             self.tell(&[Event::Request, Event::Invalid], seen)?;
@@ -190,6 +206,19 @@ impl Provider {
             }
             Some(fault) => self.fail(fault, seen).await,
         }
+    }
+
+    fn look_up(&self, query: &str) -> Answered {
+        #[derive(serde::Serialize)]
+        struct Found<'a> {
+            messages: Vec<&'a Listed>,
+        }
+        let state = self.state();
+        let listing = state.listing.as_ref();
+        let messages = listing.map(|listing| listing.find(query, Instant::now()));
+        answers::ok(&Found {
+            messages: messages.unwrap_or_default(),
+        })
     }
 
     /// Counts a request whose head has come. Returns the fault that it meets, and nothing at all when it lacks its key.
@@ -307,6 +336,17 @@ impl Provider {
                 } else {
                     Answer::Accepted(state.messages)
                 };
+                if let Some(listing) = &mut state.listing {
+                    let (reference, text) = seen.searchable.cloned().unwrap_or_default();
+                    let listed = Listed {
+                        id: message_id(state.messages),
+                        to: seen.recipient.unwrap_or_default().to_owned(),
+                        reference,
+                        text,
+                        made_at: self.clock.wall(now),
+                    };
+                    listing.add(listed, now);
+                }
                 if let Some((key, request)) = remembered {
                     state.memory.keep(key, *request, answer, now, answered_at);
                 }

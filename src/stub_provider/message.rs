@@ -38,6 +38,29 @@ pub fn recipient<'a>(content_type: Option<&[u8]>, body: &'a Bytes) -> Option<Cow
     }
 }
 
+/// What a search may find a message by, beside its recipient: its reference, and its text.
+pub fn searchable(content_type: Option<&[u8]>, body: &Bytes) -> (Option<String>, Option<String>) {
+    if content_type.is_some_and(|kind| kind.starts_with(b"application/x-www-form-urlencoded")) {
+        let field = |wanted: &str| {
+            url::form_urlencoded::parse(body)
+                .find(|(name, _)| name.eq_ignore_ascii_case(wanted))
+                .map(|(_, value)| value.into_owned())
+        };
+        return (field("reference"), field("body"));
+    }
+    let Ok(document) = serde_json::from_slice::<serde_json::Value>(body) else {
+        return (None, None);
+    };
+    let text = |pointer: &str| {
+        let found = document.pointer(pointer)?.as_str()?;
+        Some(found.to_owned())
+    };
+    (
+        text("/reference"),
+        text("/content/text").or_else(|| text("/text")),
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -11,6 +11,8 @@
 //!   400 without a key or a recipient, 409 while the key's first request is being worked on, 422 when the key belongs to
 //!   another request. Refusals are problems (RFC 9457). The form of these answers follows the IETF draft "The Idempotency-Key
 //!   HTTP Header Field" (draft-ietf-httpapi-idempotency-key-header-07, section 2.7).
+//! - `GET /v1/messages?to=…&reference=…` is `{"messages": [{"id", "to", "reference", "text", "made_at"}]}`, newest first,
+//!   at most fifty, where look-ups are switched on.
 //! - `GET /admin/deliveries` is what happened under each key: `[{"key", "message_id", "recipient", "requests", "deliveries"}]`.
 //! - `GET /admin/stats` counts what happened.
 //! - `POST /admin/reset` forgets every key and all that happened; the truth log goes on.
@@ -21,6 +23,7 @@ mod answers;
 mod connection;
 mod exchange;
 mod faults;
+mod listing;
 mod memory;
 mod message;
 #[cfg(test)]
@@ -54,6 +57,8 @@ pub struct Options {
     pub keys: bool,
     /// How long it remembers a key after its acceptance.
     pub window: Duration,
+    /// Whether messages can be looked up, and how long after its acceptance one shows.
+    pub lookups: Option<Duration>,
     /// The member of an acceptance that carries the message id.
     pub id_field: String,
     /// Which faults it has, until they are changed.
@@ -71,6 +76,7 @@ impl Default for Options {
             key_header: "Idempotency-Key".to_owned(),
             keys: true,
             window: Duration::from_secs(24 * 60 * 60),
+            lookups: None,
             id_field: "id".to_owned(),
             faults: FaultMix::default(),
             seed: 0,

@@ -62,6 +62,8 @@ pub struct Seen<'a> {
     pub recipient: Option<&'a str>,
     /// The provider's number for the message.
     pub message: Option<u64>,
+    /// What a search may find it by: reference and text.
+    pub searchable: Option<&'a (Option<String>, Option<String>)>,
 }
 
 /// What happened under one key; where requests carry none, to one sequence of bytes.
@@ -341,6 +343,7 @@ mod tests {
             request: Some(request),
             recipient: Some("+12025550143"),
             message: Some(7),
+            searchable: None,
         }
     }
 

@@ -119,6 +119,21 @@ pub const UNMATCHED_ANSWERS: Declared = Declared {
 };
 
 /// See `help`.
+pub const LOOKUPS: Declared = Declared {
+    name: "sendonce_lookups_total",
+    help: "Look-ups of unknown outcomes, by what they proved.",
+    unit: "lookups",
+    labels: &[
+        PROVIDER,
+        Label {
+            name: "finding",
+            values: "present, absent, not_yet, nothing",
+        },
+    ],
+    kind: Kind::Counter,
+};
+
+/// See `help`.
 pub const MESSAGE_IDS_ABSENT: Declared = Declared {
     name: "sendonce_message_ids_absent_total",
     help: "Accepted intents for which the provider gave no message id: they cannot be traced at the provider.",
@@ -355,6 +370,7 @@ pub const ALL: &[Declared] = &[
     OUTCOMES,
     ATTEMPTS,
     UNMATCHED_ANSWERS,
+    LOOKUPS,
     MESSAGE_IDS_ABSENT,
     SUPPRESSED,
     PROVIDER_REPLAYS,

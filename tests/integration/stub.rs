@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use crate::http::get;
+use crate::product::SOON;
+use crate::waiting::until;
 use sendonce::stub_provider::{Fault, FaultMix, Options, serve};
 use serde::Deserialize;
 use tokio::net::TcpListener;
@@ -83,6 +85,15 @@ impl Stub {
             .await
             .expect("an answer");
         serde_json::from_slice(&answer.bytes().await.expect("a body")).expect("counts")
+    }
+
+    /// Waits until so many messages have been taken.
+    pub async fn until_delivered(&self, count: u64) {
+        let deliveries = async || self.stats().await.deliveries;
+        until("messages to be taken", SOON, deliveries, |taken| {
+            *taken >= count
+        })
+        .await;
     }
 
     /// Requests that began, over all keys.

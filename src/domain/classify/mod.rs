@@ -10,13 +10,14 @@ mod tests;
 use std::time::Duration;
 
 use self::by_status::default_for;
-use self::reading::{Holds, Reading};
 use super::attempt::{Classified, Flags, Verdict, Wait, WaitScope};
 use super::profile::{IdAt, IdSource, Profile, Rule, WaitPlace, WithoutId};
 use super::retry_after::{self, AskedWait};
 use super::time::Timestamp;
 
 pub use self::answer::{Answer, LostCause, NotSentCause, Response};
+
+pub(in crate::domain) use self::reading::{Holds, Reading};
 
 /// What an answer cannot tell by itself.
 #[derive(Clone, Copy, Debug)]

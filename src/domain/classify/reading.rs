@@ -14,7 +14,7 @@ use crate::domain::profile::{Pointer, ReplayMark, Test, When, text_of};
 
 /// Whether a condition holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Holds {
+pub(in crate::domain) enum Holds {
     No,
     /// The body would tell, and cannot be read.
     CannotTell,
@@ -52,7 +52,7 @@ impl Holds {
 }
 
 /// A response whose body is parsed when the first condition asks for it.
-pub(super) struct Reading<'a> {
+pub(in crate::domain) struct Reading<'a> {
     response: &'a Response,
     first_attempt: bool,
     document: OnceCell<Document>,
@@ -69,7 +69,7 @@ enum Document {
 }
 
 impl<'a> Reading<'a> {
-    pub(super) fn new(
+    pub(in crate::domain) fn new(
         response: &'a Response,
         marks: &'a [ReplayMark],
         first_attempt: bool,
@@ -83,7 +83,7 @@ impl<'a> Reading<'a> {
         }
     }
 
-    pub(super) fn meets(&self, when: &When) -> Holds {
+    pub(in crate::domain) fn meets(&self, when: &When) -> Holds {
         let status = when
             .status
             .as_ref()
@@ -135,6 +135,14 @@ impl<'a> Reading<'a> {
     pub(super) fn headers(&self, name: &HeaderName) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         let values = self.response.headers.get_all(name);
         values.into_iter().map(http::HeaderValue::as_bytes)
+    }
+
+    /// The body, if it is complete and JSON.
+    pub(in crate::domain) fn json(&self) -> Option<&Value> {
+        match self.document() {
+            Document::Json(document) => Some(document),
+            Document::NotJson | Document::Unreadable => None,
+        }
     }
 
     /// The first value at `pointer` that has a text.

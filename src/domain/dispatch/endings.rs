@@ -10,7 +10,7 @@ use crate::domain::dead_letter::Reason;
 use crate::domain::ledger_entry::Answered;
 use crate::domain::time::Timestamp;
 
-use super::{Limits, Series, Terms};
+use super::{LOOKED_UP_ABSENT, Limits, Series, Terms};
 
 /// The most attempts of one round, whatever they came to: a story must stay small enough to be written.
 const ATTEMPTS_MAX: u32 = 120;
@@ -63,7 +63,10 @@ pub(super) fn of(
         | Verdict::AccountHold => {}
     }
     if last.flags.burned {
-        return Some(Ending::new(Reason::OutcomeUnknown, "key_burned"));
+        return ending(Reason::RetriesExhausted, "key_burned");
+    }
+    if last.flags.last_word && &*last.detail == LOOKED_UP_ABSENT {
+        return ending(Reason::RetriesExhausted, "stored_error");
     }
     if last.flags.last_word && last.verdict == Verdict::Unknown {
         return Some(Ending::new(Reason::OutcomeUnknown, &last.detail));
@@ -71,7 +74,9 @@ pub(super) fn of(
     if open_question && terms.key.is_none() {
         return Some(Ending::new(Reason::OutcomeUnknown, "no_key"));
     }
-    if series.spent() >= terms.budget {
+    // Once surely absent, one more series is due.
+    let series_max = if series.was_absent() { 2 } else { 1 };
+    if series.spent() >= terms.budget.saturating_mul(series_max) {
         return ending(Reason::RetriesExhausted, "budget");
     }
     if series.count(|verdict| verdict == Verdict::InProgress) > terms.in_progress_max {

@@ -5,6 +5,7 @@
 //! attempt of ours is running for the key, so that an attempt without an answer is one whose maker died.
 
 mod endings;
+mod looking_up;
 #[cfg(test)]
 mod tests;
 
@@ -15,17 +16,19 @@ use super::attempt::{Classified, Verdict};
 use super::dead_letter::Reason;
 use super::ledger_entry::{Answered, AttemptId, DeadCause, Standing, Story};
 use super::retry::Pace;
-use super::time::{Timestamp, UnitFraction};
+use super::time::{CLOCK_SKEW, Timestamp, UnitFraction};
 use endings::Ending;
+use looking_up::Asking;
 
-/// A clock that has gone back by more than this since the first attempt tells nothing about a key's window.
-const CLOCK_SKEW: Duration = Duration::from_secs(60);
+pub use looking_up::{LOOKED_UP_ABSENT, LookupTerms, reconciled};
 
 /// What the provider's profile and the configuration say about sending.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Terms {
     /// What the provider's memory of keys is worth; `None` if it recognises none.
     pub key: Option<KeyTerms>,
+    /// How the provider can be asked whether it took a message; `None` if it cannot.
+    pub lookup: Option<LookupTerms>,
     /// The longest that one request may take: connect timeout + request timeout.
     pub request_span: Duration,
     /// How long after its deadline the kernel may still deliver what was handed to it.
@@ -76,6 +79,13 @@ pub enum Step {
     Wait {
         /// The moment to ask again.
         until: Timestamp,
+    },
+    /// Ask the provider whether it took the message, and persist what that proves.
+    LookUp {
+        /// Of which round.
+        round: u32,
+        /// The detail of the dead letter, if asking proves nothing.
+        detail: Arc<str>,
     },
     /// An earlier attempt was never answered: persist that its outcome is unknown.
     Conclude {
@@ -133,6 +143,16 @@ pub fn next(
         return first(terms, limits, now);
     };
     if let Some(Ending { reason, detail }) = endings::of(&series, last, terms, limits, now) {
+        let may_ask = reason == Reason::OutcomeUnknown;
+        match terms
+            .lookup
+            .filter(|_| may_ask)
+            .map(|lookup| looking_up::asking(story, terms, lookup, now))
+        {
+            Some(Asking::From(until)) => return Step::Wait { until },
+            Some(Asking::Now) => return Step::LookUp { round, detail },
+            Some(Asking::TooLate) | None => {}
+        }
         return Step::SetAside {
             round,
             reason,
@@ -309,10 +329,17 @@ impl<'a> Series<'a> {
         })
     }
 
+    /// Whether a look-up has shown an attempt of this round to be absent.
+    fn was_absent(&self) -> bool {
+        self.answers()
+            .any(|(_, answer)| &*answer.detail == LOOKED_UP_ABSENT)
+    }
+
     /// Whether the provider may have forgotten the key by `at`.
     fn window_closed(&self, terms: &Terms, at: Timestamp) -> bool {
         match (terms.key, self.story.first_start()) {
             (Some(key), Some(first)) => {
+                // A clock that has gone back further tells nothing about the window.
                 let stepped_back = at.plus(CLOCK_SKEW) < first.at;
                 stepped_back || at >= first.at.plus(key.window.saturating_sub(key.margin))
             }

@@ -10,6 +10,7 @@ mod expression;
 #[cfg(test)]
 mod impossible_tests;
 mod key;
+mod lookup;
 mod pointer;
 mod request;
 mod rule;
@@ -32,13 +33,14 @@ pub use self::credentials::{Auth, SecretRef};
 pub use self::key::{
     KeyForm, KeyRule, Place, ReplayMark, Scope, Stores, Window, WindowStart, short,
 };
+pub use self::lookup::{Items, Lookup, LookupProof, LookupRule, MomentForm, Told};
 pub use self::pointer::{Pointer, text_of};
 pub use self::request::{HttpVersion, RequestShape, TIMEOUTS_DEFAULT, Timeouts};
 pub use self::rule::{IdAt, REASONS, Rule, StatusSet, Test, WaitUntil, When};
 pub use self::section::Fault;
 
 pub(in crate::domain) use self::expression::{Found, Hole, Names, NoValue};
-pub(in crate::domain) use self::request::BodyShape;
+pub(in crate::domain) use self::request::{BodyShape, UrlShape};
 pub(in crate::domain) use self::template::{FormField, FormValue, Node, Part, Text};
 
 use self::section::{Faults, Section, join};
@@ -68,6 +70,8 @@ pub struct Profile {
     pub waits: Vec<WaitSource>,
     /// How much at a time.
     pub limits: Limits,
+    /// How to ask whether a message was taken; absent where the provider cannot be asked.
+    pub lookup: Option<Lookup>,
     /// Values that belong to this installation and are no secrets: an account's id, a region.
     pub(in crate::domain) settings: BTreeMap<String, String>,
     binding: Option<Binding>,
@@ -158,7 +162,12 @@ impl Profile {
                 && base.username().is_empty()
                 && base.password().is_none();
             match plain {
-                true => self.request.url.at_origin(base),
+                true => {
+                    self.request.url.at_origin(base);
+                    if let Some(lookup) = &mut self.lookup {
+                        lookup.url.at_origin(base);
+                    }
+                }
                 false => faults.add(
                     "base_url",
                     "is scheme, host, port and path, and nothing else",
@@ -263,6 +272,17 @@ fn read(faults: &Faults, table: &Table) -> Option<Profile> {
         .section("limits")
         .map(answer_places::read_limits)
         .unwrap_or_default();
+    let lookup = top
+        .section("lookup")
+        .and_then(|section| lookup::read(section, &settings));
+    if let (Some(request), Some(lookup)) = (&request, &lookup)
+        && request.url.origin != lookup.url.origin
+    {
+        top.faults().add(
+            "lookup.url",
+            "must have the scheme, host and port of request.url: credentials go nowhere else",
+        );
+    }
     top.close();
     let canonical = toml::to_string(table).unwrap_or_default();
     let hash = ProfileHash(Sha256::digest(&canonical).into());
@@ -278,6 +298,7 @@ fn read(faults: &Faults, table: &Table) -> Option<Profile> {
         error_code,
         waits,
         limits,
+        lookup,
         settings,
         binding: None,
         canonical: canonical.into(),

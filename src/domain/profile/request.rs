@@ -212,7 +212,11 @@ pub(super) fn read(
     })
 }
 
-fn read_url(section: &Section<'_>, compiler: &Compiler<'_>, text: &str) -> Option<UrlShape> {
+pub(super) fn read_url(
+    section: &Section<'_>,
+    compiler: &Compiler<'_>,
+    text: &str,
+) -> Option<UrlShape> {
     let path = section.path_of("url");
     let after_scheme = text
         .strip_prefix("https://")
@@ -333,7 +337,7 @@ impl BodyShape {
     }
 }
 
-fn read_headers(
+pub(super) fn read_headers(
     section: Section<'_>,
     compiler: &Compiler<'_>,
     fixed: &mut HeaderMap,

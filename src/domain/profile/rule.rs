@@ -315,7 +315,7 @@ pub(super) fn read_scope(section: &Section<'_>, key: &str) -> Option<WaitScope> 
     )
 }
 
-fn read_when(section: Section<'_>, has_replay_mark: bool) -> When {
+pub(super) fn read_when(section: Section<'_>, has_replay_mark: bool) -> When {
     let mut when = When {
         status: section
             .value("status")

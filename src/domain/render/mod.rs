@@ -4,7 +4,7 @@
 use std::fmt;
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Method};
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use sha2::{Digest, Sha256};
 use thiserror::Error;
@@ -14,8 +14,8 @@ use super::idempotency_key::{IdempotencyKey, RequestFingerprint};
 use super::intent::Intent;
 use super::length_prefixed;
 use super::profile::{
-    BodyShape, FormField, FormValue, Found, Hole, Names, NoValue, Node, Part, Place, Profile, Text,
-    short, text_of,
+    BodyShape, FormField, FormValue, Found, Hole, Names, NoValue, Node, Part, Place, Pointer,
+    Profile, Text, UrlShape, short, text_of,
 };
 
 /// A request, complete but for its credentials.
@@ -107,23 +107,13 @@ pub fn render(
         wire_key: wire_key.as_deref().unwrap_or_default(),
     };
     let request = &profile.request;
-    let url = match &request.url.whole {
-        Some(whole) => whole.clone(),
-        None => renderer.url(&request.url.origin, &request.url.rest)?,
-    };
+    let url = renderer.url(&request.url)?;
     let body = match &request.body {
         BodyShape::Json(node) => renderer.json_body(node)?,
         BodyShape::Form(fields) => renderer.form_body(fields)?,
         BodyShape::None => Bytes::new(),
     };
-    let mut headers = request.fixed_headers.clone();
-    for (name, text) in &request.filled_headers {
-        if let Some(value) = renderer.leaf_text(text)? {
-            let value = HeaderValue::from_str(&value)
-                .map_err(|_| fault(&text.path, RenderProblem::NotInHeader))?;
-            headers.insert(name.clone(), value);
-        }
-    }
+    let mut headers = renderer.headers(&request.fixed_headers, &request.filled_headers)?;
     if let Some(rule) = &profile.key {
         for place in &rule.places {
             match place {
@@ -143,6 +133,60 @@ pub fn render(
         headers,
         body,
         fingerprint,
+    })
+}
+
+/// A look-up, complete but for its credentials.
+#[derive(Debug)]
+pub struct RenderedLookup<'p> {
+    /// Its request: a GET.
+    pub request: RenderedRequest,
+    /// What an item of ours says, place by place.
+    pub ours: Vec<(&'p Pointer, String)>,
+}
+
+/// Renders the look-up of `profile` for `intent` under `key`.
+///
+/// # Errors
+///
+/// As [`render`]; a profile without a look-up is such a fault too.
+pub fn render_lookup<'p>(
+    profile: &'p Profile,
+    intent: &Intent,
+    key: &IdempotencyKey,
+) -> Result<RenderedLookup<'p>, RenderFault> {
+    let Some(lookup) = profile.lookup.as_ref().filter(|_| profile.is_bound()) else {
+        return Err(fault("lookup", RenderProblem::Unbound));
+    };
+    let key_short = short(key);
+    let renderer = Renderer {
+        names: Names {
+            intent,
+            key: key.as_str(),
+            key_short: &key_short,
+            settings: &profile.settings,
+        },
+        wire_key: "",
+    };
+    let url = renderer.url(&lookup.url)?;
+    let headers = renderer.headers(&lookup.fixed_headers, &lookup.filled_headers)?;
+    let fingerprint = fingerprint(&Method::GET, &url, &[]);
+    let mut ours = Vec::with_capacity(lookup.items.ours.len());
+    for (pointer, text) in &lookup.items.ours {
+        let wanted = renderer
+            .leaf_text(text)?
+            .ok_or_else(|| fault(&text.path, RenderProblem::Absent))?;
+        ours.push((pointer, wanted));
+    }
+    Ok(RenderedLookup {
+        request: RenderedRequest {
+            method: Method::GET,
+            url,
+            headers,
+            body: Bytes::new(),
+            fingerprint,
+        },
+        ours,
     })
 }
 
@@ -184,7 +228,27 @@ struct Renderer<'a> {
 }
 
 impl<'a> Renderer<'a> {
-    fn url(&self, origin: &str, rest: &Text) -> Result<Url, RenderFault> {
+    fn headers(
+        &self,
+        fixed: &HeaderMap,
+        filled: &[(HeaderName, Text)],
+    ) -> Result<HeaderMap, RenderFault> {
+        let mut headers = fixed.clone();
+        for (name, text) in filled {
+            if let Some(value) = self.leaf_text(text)? {
+                let value = HeaderValue::from_str(&value)
+                    .map_err(|_| fault(&text.path, RenderProblem::NotInHeader))?;
+                headers.insert(name.clone(), value);
+            }
+        }
+        Ok(headers)
+    }
+
+    fn url(&self, shape: &UrlShape) -> Result<Url, RenderFault> {
+        if let Some(whole) = &shape.whole {
+            return Ok(whole.clone());
+        }
+        let (origin, rest) = (&*shape.origin, &shape.rest);
         let not_in_path = || fault(&rest.path, RenderProblem::NotInPath);
         let mut url = String::with_capacity(origin.len() + 96);
         url.push_str(origin);

@@ -84,6 +84,21 @@ impl Crew {
                         self.persist_by(job, &case.subject, story, by, fact).await?;
                     (story, proof) = (Some(known), Some(durable));
                 }
+                Step::LookUp { round, detail } => {
+                    permit = None;
+                    let Some(asked) = &story else {
+                        return Err(Stopped::StoryMoved);
+                    };
+                    let (known, durable) = match self.look_up(job, intent, case, asked).await? {
+                        Some(proved) => proved,
+                        None => {
+                            let reason = Reason::OutcomeUnknown;
+                            let fact = Fact::DeadLettering { reason, detail };
+                            self.persist(job, &case.subject, story, round, fact).await?
+                        }
+                    };
+                    (story, proof) = (Some(known), Some(durable));
+                }
                 Step::SetAside {
                     round,
                     reason,
@@ -134,7 +149,7 @@ impl Crew {
                         deadline,
                     };
                     let (known, durable) = self
-                        .attempt(job, case, story, request, &next, ready)
+                        .attempt(job, (intent, case), story, request, &next, ready)
                         .await?;
                     (story, proof) = (Some(known), Some(durable));
                 }
@@ -146,7 +161,7 @@ impl Crew {
     async fn attempt(
         &self,
         job: &Job,
-        case: &Case,
+        (intent, case): (&Intent, &Case),
         story: Option<Arc<Story>>,
         request: &RenderedRequest,
         next: &Next,
@@ -173,6 +188,7 @@ impl Crew {
             .persist(job, &case.subject, story, next.round, fact)
             .await?;
 
+        let _on_its_way = self.departs(case, intent);
         let started = self.parts.clock.now();
         let terms = &case.terms;
         let leave = dispatch::may_send(&story, terms, &case.limits, next.deadline, started);
@@ -199,13 +215,20 @@ impl Crew {
         self.count_attempt(job, case, &classified, first, now.since(started));
         let jitter = self.parts.clock.jitter();
         let answer = dispatch::answered(&classified, heard, &story, terms, now, jitter);
+        if let Some(id) = &answer.message_id {
+            account.explained.accepted(id);
+        }
         let fact = Fact::Answered { attempt, answer };
         self.persist(job, &case.subject, Some(story), next.round, fact)
             .await
     }
 
     /// Leave to make a request: the account has so many at once.
-    async fn permit(&self, job: &Job, case: &Case) -> Result<OwnedSemaphorePermit, Stopped> {
+    pub(super) async fn permit(
+        &self,
+        job: &Job,
+        case: &Case,
+    ) -> Result<OwnedSemaphorePermit, Stopped> {
         tokio::select! {
             permit = Arc::clone(&case.account.requests).acquire_owned() => {
                 permit.map_err(|_| Stopped::TenureOver)

@@ -4,6 +4,7 @@
 //! out, persist what it came to. A panic costs the attempt that was running; the story then says so, and the loop goes on.
 
 mod attempting;
+mod looking_up;
 mod reading;
 mod setting_aside;
 

@@ -19,6 +19,7 @@ use crate::domain::attempt::Verdict;
 use crate::domain::dead_letter::Reason;
 use crate::domain::intent::decode::IgnoredReason;
 use crate::domain::position::TopicPartition;
+use crate::domain::reconcile::Finding;
 use crate::domain::time::Timestamp;
 
 /// Metrics could not be declared or written as text: a mistake in the declarations.
@@ -97,6 +98,7 @@ pub struct ProviderMetrics {
     outcomes: Members<Outcome, IntCounter>,
     attempts: Members<Verdict, IntCounter>,
     unmatched: IntCounter,
+    lookups: Members<&'static str, IntCounter>,
     ids_absent: IntCounter,
     replays: IntCounter,
     suspected: IntCounter,
@@ -320,6 +322,11 @@ impl ProviderMetrics {
     /// No rule and no default caught an answer.
     pub fn unmatched(&self) {
         self.unmatched.inc();
+    }
+
+    /// An unknown outcome was looked up; `finding` is its name.
+    pub fn looked_up(&self, finding: &Finding) {
+        count(&self.lookups, finding.name());
     }
 
     /// An intent has reached its end.

@@ -8,6 +8,7 @@ use prometheus::{
 
 use super::{Members, MetricsError, Outcome, ProviderMetrics};
 use crate::domain::attempt::Verdict;
+use crate::domain::reconcile::Finding;
 use crate::telemetry::declared::{self, Declared, Kind};
 
 /// The families that have a series for each provider.
@@ -15,6 +16,7 @@ pub(super) struct ProviderFamilies {
     outcomes: IntCounterVec,
     attempts: IntCounterVec,
     unmatched: IntCounterVec,
+    lookups: IntCounterVec,
     ids_absent: IntCounterVec,
     replays: IntCounterVec,
     suspected: IntCounterVec,
@@ -28,6 +30,7 @@ impl ProviderFamilies {
             outcomes: new.counters(&declared::OUTCOMES)?,
             attempts: new.counters(&declared::ATTEMPTS)?,
             unmatched: new.counters(&declared::UNMATCHED_ANSWERS)?,
+            lookups: new.counters(&declared::LOOKUPS)?,
             ids_absent: new.counters(&declared::MESSAGE_IDS_ABSENT)?,
             replays: new.counters(&declared::PROVIDER_REPLAYS)?,
             suspected: new.counters(&declared::SUSPECTED_DUPLICATES)?,
@@ -57,6 +60,9 @@ impl ProviderFamilies {
                 },
             )?,
             unmatched: one(&self.unmatched)?,
+            lookups: members(Finding::NAMES.map(|name| (name, name)), |name| {
+                self.lookups.get_metric_with_label_values(&[provider, name])
+            })?,
             ids_absent: one(&self.ids_absent)?,
             replays: one(&self.replays)?,
             suspected: one(&self.suspected)?,

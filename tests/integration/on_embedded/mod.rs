@@ -4,6 +4,7 @@ mod dispatching;
 mod kafka_input;
 mod keys;
 mod ledger_directory;
+mod looking_up;
 mod main_job;
 mod outcomes;
 mod privacy;

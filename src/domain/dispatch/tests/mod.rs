@@ -1,5 +1,7 @@
 //! Shows what follows what: stories in, steps out. Longer than 500 lines: one story a test, and the tests share its parts.
 
+mod looking_up;
+
 use std::fmt::Write as _;
 
 use proptest::prelude::*;
@@ -11,6 +13,7 @@ use super::super::idempotency_key::{
 };
 use super::super::ledger_entry::{Entry, Fact, Rendering, Subject, Writer};
 use super::super::position::{Offset, Position, TopicPartition};
+use super::super::reconcile::Finding;
 use super::super::retry::Backoff;
 use super::*;
 
@@ -20,6 +23,7 @@ const HOUR: Duration = Duration::from_secs(3_600);
 fn terms(key: Option<KeyTerms>) -> Terms {
     Terms {
         key,
+        lookup: None,
         request_span: Duration::from_secs(35),
         transport_bound: Duration::from_secs(10),
         budget: 8,
@@ -173,6 +177,7 @@ fn line(step: &Step) -> String {
         Step::Settle => "settle".into(),
         Step::Start { attempt, .. } => format!("start {attempt}"),
         Step::Wait { until } => format!("wait until +{} ms", until.since(START).as_millis()),
+        Step::LookUp { detail, .. } => format!("look up ({detail})"),
         Step::Conclude { id, answer } => format!("conclude {} {}", id.attempt, answer.verdict),
         Step::SetAside { reason, detail, .. } => format!("set aside {reason} ({detail})"),
         Step::ProduceDeadLetter { cause, .. } => format!("produce {}", cause.reason),

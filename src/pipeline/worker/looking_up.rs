@@ -1,0 +1,136 @@
+//! Asks a provider whether it took a message, and records what that proves. An answer that proves nothing is asked for
+//! again, as often as the budget of attempts allows; then the outcome stays unknown.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::adapters::clock::BootMoment;
+use crate::domain::dispatch;
+use crate::domain::intent::Intent;
+use crate::domain::ledger_entry::{Fact, Story};
+use crate::domain::offset_tracker::Persisted;
+use crate::domain::profile::{Lookup, LookupProof};
+use crate::domain::reconcile::{Finding, Question, judge};
+use crate::domain::render::render_lookup;
+
+use super::super::explained::OnItsWay;
+use super::attempting::Case;
+use super::{Crew, Job, Stopped};
+
+impl Crew {
+    /// Asks until the provider's answer proves something, and makes that durable. `None` if it never did.
+    pub(super) async fn look_up(
+        &self,
+        job: &Job,
+        intent: &Intent,
+        case: &Case,
+        story: &Arc<Story>,
+    ) -> Result<Option<(Arc<Story>, Persisted)>, Stopped> {
+        let Some(lookup) = &case.profile.lookup else {
+            return Ok(None);
+        };
+        for asked in 0..case.terms.budget {
+            let finding = self.ask_once(job, intent, case, story, lookup).await?;
+            case.account.metrics.looked_up(&finding);
+            let event_id = case.subject.event_id.as_deref();
+            tracing::info!(event_id, position = %job.record.position, provider = %case.account.name, finding = finding.name(),
+                detail = finding.detail(), "an unknown outcome was looked up");
+            let (now, jitter) = (self.parts.clock.now(), self.parts.clock.jitter());
+            let told = dispatch::reconciled(story, &finding, &case.terms, now, jitter);
+            let mut known = None;
+            for (id, answer) in told {
+                let fact = Fact::Answered {
+                    attempt: id.attempt,
+                    answer,
+                };
+                let story = known.as_ref().map_or(story, |(story, _)| story);
+                let by = (id.round, id.writer);
+                let story = Some(Arc::clone(story));
+                known = Some(self.persist_by(job, &case.subject, story, by, fact).await?);
+            }
+            if known.is_some() {
+                return Ok(known);
+            }
+            let backoff = case.terms.pace.backoff.wait(asked, jitter);
+            let pause = match finding {
+                Finding::NotYet => lookup.delay.max(backoff),
+                Finding::Nothing(_) | Finding::Present(_) | Finding::Absent => backoff,
+            };
+            self.pause(&job.tenure, pause).await?;
+        }
+        Ok(None)
+    }
+
+    async fn ask_once(
+        &self,
+        job: &Job,
+        intent: &Intent,
+        case: &Case,
+        story: &Story,
+        lookup: &Lookup,
+    ) -> Result<Finding, Stopped> {
+        let Some(key) = &case.subject.key else {
+            return Ok(Finding::Nothing("no_key"));
+        };
+        let rendered = match render_lookup(&case.profile, intent, key) {
+            Ok(rendered) => rendered,
+            Err(fault) => {
+                tracing::error!(provider = %case.account.name, %fault, "a look-up cannot be rendered");
+                return Ok(Finding::Nothing("cannot_render"));
+            }
+        };
+        let ambiguous = lookup.is_ambiguous(intent.reference.is_some());
+        if ambiguous && !self.read_explained(case).await {
+            return Ok(Finding::Nothing("ledger_unreadable"));
+        }
+        // An account that is closed to sends is not asked either; nothing is lost by waiting.
+        while case.account.is_closed(self.parts.clock.now()) {
+            self.pause(&job.tenure, Duration::from_secs(1)).await?;
+        }
+        let permit = self.permit(job, case).await?;
+        let deadline = BootMoment::after(case.terms.request_span);
+        let answer = case.account.client.send(&rendered.request, deadline).await;
+        drop(permit);
+        let explained = |id: &str| case.account.explained.explains(id);
+        let question = Question {
+            ours: &rendered.ours,
+            first_start: story
+                .first_start()
+                .map_or(story.updated_at, |start| start.at),
+            explained: ambiguous.then_some(&explained),
+        };
+        let finding = judge(lookup, &answer, &question);
+        if ambiguous && case.account.explained.is_on_its_way(&rendered.ours) {
+            return Ok(Finding::Nothing("equal_on_its_way"));
+        }
+        if ambiguous
+            && let Finding::Present(Some(id)) = &finding
+            && !case.account.explained.claim(id)
+        {
+            return Ok(Finding::Nothing("claimed"));
+        }
+        Ok(finding)
+    }
+
+    /// Counts the attempt as on its way, where a look-up for another intent could take it for that one's.
+    pub(super) fn departs<'c>(&self, case: &'c Case, intent: &Intent) -> Option<OnItsWay<'c>> {
+        let lookup = case.profile.lookup.as_ref()?;
+        let key = case.subject.key.as_ref()?;
+        if lookup.proof == LookupProof::Key {
+            return None;
+        }
+        let rendered = render_lookup(&case.profile, intent, key).ok()?;
+        Some(case.account.explained.departs(&rendered.ours))
+    }
+
+    /// Sees to it that the account's message ids are known. False if the ledger cannot be read.
+    async fn read_explained(&self, case: &Case) -> bool {
+        let (account, ledger) = (Arc::clone(&case.account), Arc::clone(&self.parts.ledger));
+        let read = move || account.explained.read(&account.name, &*ledger).is_ok();
+        self.parts
+            .runtime
+            .spawn_blocking(read)
+            .await
+            .unwrap_or(false)
+    }
+}
