@@ -2,6 +2,7 @@
 
 mod cases;
 mod conditions;
+mod recorded;
 mod statuses;
 mod vendors;
 
