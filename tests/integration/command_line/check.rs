@@ -147,3 +147,72 @@ fn brokers_that_are_not_reached_exit_69() {
     assert_eq!(found(&output), ["unreachable brokers"]);
     assert_eq!(output.status.code(), Some(69));
 }
+
+/// The reference behind each `env:` of a profile, in the order in which it stands there.
+fn variables(profile: &str) -> impl Iterator<Item = &str> {
+    profile
+        .split("\"env:")
+        .skip(1)
+        .filter_map(|rest| rest.split('"').next())
+}
+
+#[test]
+fn a_configuration_that_names_every_shipped_profile_can_run() {
+    let home = tempfile::TempDir::new().unwrap();
+    let profiles = home.path().join("providers");
+    std::fs::create_dir(&profiles).unwrap();
+    let (mut sections, mut environment, mut keyless) = (String::new(), Vec::new(), Vec::new());
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir("config/providers").unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_none_or(|extension| extension != "toml") {
+            continue;
+        }
+        let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
+        // A secret's file lies where the test can put one.
+        let text = std::fs::read_to_string(&path).unwrap();
+        let text = text.replace(
+            "file:/run/secrets",
+            &format!("file:{}", home.path().display()),
+        );
+        for rest in text.split("\"file:").skip(1) {
+            std::fs::write(rest.split('"').next().unwrap(), "hunter2").unwrap();
+        }
+        environment
+            .extend(variables(&text).map(|variable| (variable.to_owned(), "hunter2".to_owned())));
+        if !text.contains("\n[key]\n") {
+            keyless.push(format!("warning provider {name}"));
+        }
+        std::fs::write(profiles.join(format!("{name}.toml")), text).unwrap();
+        sections.push_str(&format!("[provider.{name}]\n"));
+        names.push(name);
+    }
+    let config = home.path().join("sendonce.toml");
+    let written = format!(
+        "[keys]\nnamespace = \"test\"\n[[keys.secrets]]\nfrom = 2026-01-01T00:00:00Z\nsecret = \"env:SENDONCE_KEY_SECRET\"\n\
+         [providers]\ndirectory = \"{}\"\n{sections}",
+        profiles.display()
+    );
+    std::fs::write(&config, written).unwrap();
+    let mut environment: Vec<(&str, &str)> = environment
+        .iter()
+        .map(|(name, value)| (name.as_str(), value.as_str()))
+        .collect();
+    environment.push(WITH_A_SECRET[0]);
+    let typed = ["--config", config.to_str().unwrap(), "check", "--json"];
+    let output = sendonce(&typed, &environment, "");
+    assert_eq!(output.status.code(), Some(0), "{}", text_of(&output));
+    let mut found = found(&output);
+    found.sort();
+    keyless.sort();
+    assert_eq!(found, keyless, "only what has no keys is warned of");
+    let told = text(&output.stdout);
+    assert!(names.len() >= 30);
+    for name in names {
+        assert!(told.contains(&format!("provider {name}")), "{name}");
+    }
+}
+
+fn text_of(output: &Output) -> String {
+    format!("{}{}", text(&output.stdout), text(&output.stderr))
+}

@@ -6,6 +6,7 @@ mod keys;
 mod ledger_directory;
 mod looking_up;
 mod main_job;
+mod new_vendor;
 mod outcomes;
 mod privacy;
 mod set_aside;
