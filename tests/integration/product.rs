@@ -9,6 +9,7 @@ use std::ops::Deref;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::PathBuf;
 use std::process::{Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use rdkafka::mocking::MockCluster;
@@ -21,6 +22,9 @@ use crate::worker::Worker;
 
 /// Within this, whatever the product is to do must have happened. Generous: two cores run many tests at once.
 pub const SOON: Duration = Duration::from_secs(60);
+
+/// The first of the ports that tests take for what they start.
+const FIRST_PORT: u16 = 10_000;
 
 /// The group of a worker that is set up `in_another_group`.
 pub const ANOTHER_GROUP: &str = "sendonce-again";
@@ -392,8 +396,19 @@ pub fn headers(record: &rdkafka::message::OwnedMessage) -> BTreeMap<String, Stri
     })
 }
 
-/// A port that was free a moment ago.
+/// A port that was free a moment ago. It lies below those that the kernel hands to outgoing connections (32768 and up by
+/// default) and those of test clusters, so that no test beside this one is given it meanwhile.
 pub fn free_port() -> u16 {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
-    listener.local_addr().expect("an address").port()
+    static ASKED: AtomicU32 = AtomicU32::new(0);
+    let ports = u32::from(20_000 - FIRST_PORT);
+    loop {
+        let number = ASKED.fetch_add(1, Ordering::Relaxed);
+        assert!(number < ports, "a free port");
+        // Test processes that run side by side begin at different places.
+        let place = std::process::id().wrapping_mul(61).wrapping_add(number) % ports;
+        let port = FIRST_PORT + u16::try_from(place).expect("a port");
+        if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
+            return port;
+        }
+    }
 }
