@@ -4,6 +4,7 @@ use rdkafka::ClientConfig;
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::error::KafkaError;
 
+use super::sides::Side;
 use crate::config::KafkaConfig;
 
 /// Hands librdkafka's own words to the log, each under the client that said them.
@@ -69,7 +70,7 @@ pub fn consumer(config: &KafkaConfig) -> ClientConfig {
     if !config.properties.is_group_run_by_broker() {
         client.set("partition.assignment.strategy", "cooperative-sticky");
     }
-    overlaid(client, config)
+    overlaid(client, config, &[Side::Consumer])
         .set("enable.auto.commit", "false")
         .set("enable.auto.offset.store", "false")
         .to_owned()
@@ -86,15 +87,16 @@ pub fn producer(config: &KafkaConfig, record_bytes_max: usize) -> ClientConfig {
         .set("batch.size", "16384")
         .set("message.timeout.ms", "30000")
         .set("message.max.bytes", record_bytes_max.to_string());
-    overlaid(client, config)
+    overlaid(client, config, &[Side::Producer])
         .set("enable.idempotence", "true")
         .set("acks", "all")
         .to_owned()
 }
 
-/// The settings of a client that only asks.
+/// The settings of a client that only asks, whichever side librdkafka counts it to.
 pub fn asker(config: &KafkaConfig) -> ClientConfig {
-    overlaid(addressed(config), config)
+    let any = [Side::Consumer, Side::Producer];
+    overlaid(addressed(config), config, &any)
 }
 
 fn addressed(config: &KafkaConfig) -> ClientConfig {
@@ -107,9 +109,12 @@ fn addressed(config: &KafkaConfig) -> ClientConfig {
     client
 }
 
-fn overlaid(mut client: ClientConfig, config: &KafkaConfig) -> ClientConfig {
+/// `client` under what the operator set, as far as clients of all these sides have it.
+fn overlaid(mut client: ClientConfig, config: &KafkaConfig, sides: &[Side]) -> ClientConfig {
     for (name, value) in config.properties.iter() {
-        client.set(name, value);
+        if sides.iter().all(|side| side.has(name)) {
+            client.set(name, value);
+        }
     }
     client
 }

@@ -9,6 +9,7 @@ pub mod consumer;
 pub mod dead_letters;
 pub mod oauth;
 pub mod publisher;
+pub mod sides;
 pub mod speaker;
 pub mod survey;
 pub mod topics;

@@ -14,6 +14,7 @@ use rdkafka::{ClientConfig, TopicPartitionList};
 use crate::adapters::clock::BootMoment;
 
 use super::oauth::TokenSource;
+use super::sides::for_both;
 use super::speaker::Speaker;
 
 /// A client that looks.
@@ -114,9 +115,7 @@ impl Survey {
     /// When no broker answers, the topic's settings may not be read, or the broker (the mock cluster, for one) knows no such
     /// question.
     pub async fn settings(&self, topic: &str) -> KafkaResult<BTreeMap<String, String>> {
-        let mut config = self.config.clone();
-        config.remove("group.id");
-        config.remove("group.instance.id");
+        let config = for_both(&self.config);
         let context = Speaker::new("survey", self.tokens.clone());
         let admin: AdminClient<Speaker> = config.create_with_context(context)?;
         let options = AdminOptions::new().request_timeout(Some(self.timeout));
