@@ -236,6 +236,12 @@ pub fn value_omitted(value: &[u8]) -> Vec<(String, Option<Bytes>)> {
     ]
 }
 
+/// The header that stands for a timestamp which the letter itself may not have: milliseconds since the epoch.
+pub fn timestamp_omitted(timestamp: Timestamp) -> (String, Option<Bytes>) {
+    let millis = timestamp.as_millis().to_string();
+    ("sendonce-timestamp".to_owned(), Some(Bytes::from(millis)))
+}
+
 fn is_ours(name: &str) -> bool {
     [
         "sendonce-",

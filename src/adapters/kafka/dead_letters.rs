@@ -3,14 +3,15 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use rdkafka::ClientConfig;
-use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
+use rdkafka::error::{KafkaResult, RDKafkaErrorCode};
 use rdkafka::message::{Header, OwnedHeaders};
 use rdkafka::producer::{FutureProducer, FutureRecord, Producer as _};
 
 use super::oauth::TokenSource;
 use super::speaker::Speaker;
-use crate::domain::dead_letter::{HeaderFamily, Letter, value_omitted};
+use crate::domain::dead_letter::{HeaderFamily, Letter, timestamp_omitted, value_omitted};
 use crate::domain::position::{Offset, Position, TopicPartition};
 use crate::domain::record::Record;
 
@@ -43,34 +44,23 @@ impl DeadLetters {
 
     /// Writes the record as a dead letter and waits for the broker's acknowledgement.
     ///
-    /// Same partition number as the origin where the topic has it, else chosen by the record's key. A value that is
-    /// too large to be written again is left out, and its size and hash stand for it.
+    /// Same partition number as the origin where the topic has it, else chosen by the record's key. What the broker
+    /// refuses for good is written with less of the record in it: see `Form`.
+    ///
+    /// # Errors
+    ///
+    /// When it was not acknowledged in time, or is refused in every form.
     pub async fn produce(&self, record: &Record, letter: &Letter) -> KafkaResult<Position> {
-        let whole = Form {
-            value: true,
-            key: true,
-            timestamp: true,
-        };
-        let reduced = Form {
-            value: false,
-            ..whole
-        };
-        let least = Form {
-            value: false,
-            key: false,
-            timestamp: false,
-        };
-        let mut forms = [whole, reduced, least].into_iter();
-        let mut form = whole;
+        let mut form = Form::WHOLE;
         loop {
-            match self.write(record, letter, form).await {
-                Err(error) if is_final(&error) => {
-                    match forms.find(|next| next.is_less_than(form)) {
-                        Some(less) => form = less,
-                        None => return Err(error),
-                    }
-                }
-                written => return written,
+            let error = match self.write(record, letter, form).await {
+                Ok(at) => return Ok(at),
+                Err(error) => error,
+            };
+            let code = error.rdkafka_error_code();
+            match code.and_then(|code| form.after_refusal(code)) {
+                Some(less) => form = less,
+                None => return Err(error),
             }
         }
     }
@@ -81,19 +71,7 @@ impl DeadLetters {
     }
 
     async fn write(&self, record: &Record, letter: &Letter, form: Form) -> KafkaResult<Position> {
-        let value = record.value.as_deref().filter(|_| form.value);
-        let headers = if form.value {
-            letter.headers(&record.headers, self.family)
-        } else {
-            let detail = "value_omitted".to_owned();
-            let mut headers = Letter {
-                detail,
-                ..letter.clone()
-            }
-            .headers(&[], self.family);
-            headers.extend(value_omitted(record.value.as_deref().unwrap_or_default()));
-            headers
-        };
+        let headers = form.headers(record, letter, self.family);
         let mut owned = OwnedHeaders::new_with_capacity(headers.len());
         for (key, value) in &headers {
             owned = owned.insert(Header {
@@ -103,7 +81,7 @@ impl DeadLetters {
         }
         let mut out: FutureRecord<'_, [u8], [u8]> = FutureRecord::to(&self.topic).headers(owned);
         out.key = record.key.as_deref().filter(|_| form.key);
-        out.payload = value;
+        out.payload = record.value.as_deref().filter(|_| form.value);
         let stamped = record.timestamp.as_millis();
         out.timestamp = Some(stamped).filter(|at| *at > 0 && form.timestamp);
         let origin = record.position.partition.partition;
@@ -126,28 +104,144 @@ impl DeadLetters {
 /// How much of the record a dead letter repeats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Form {
+    /// Its value and its headers.
     value: bool,
+    /// Its Kafka key.
     key: bool,
+    /// Its timestamp, as the letter's own.
     timestamp: bool,
 }
 
 impl Form {
-    fn is_less_than(self, other: Self) -> bool {
-        let parts = |form: Self| [form.value, form.key, form.timestamp];
-        parts(self) != parts(other) && parts(self).iter().zip(parts(other)).all(|(a, b)| *a <= b)
-    }
-}
+    const WHOLE: Self = Self {
+        value: true,
+        key: true,
+        timestamp: true,
+    };
 
-/// Whether the same letter would be refused again: it is written with less of the record in it.
-fn is_final(error: &KafkaError) -> bool {
-    matches!(
-        error.rdkafka_error_code(),
-        Some(
+    /// The form to try after a refusal that the same letter would meet again; `None` if there is no less to try, or if
+    /// the same letter may be taken the next time.
+    fn after_refusal(self, code: RDKafkaErrorCode) -> Option<Self> {
+        let without_timestamp = Self {
+            timestamp: false,
+            ..self
+        };
+        let smaller = Self {
+            key: self.key && self.value,
+            value: false,
+            ..self
+        };
+        let is_about_size = matches!(
+            code,
             RDKafkaErrorCode::MessageSizeTooLarge
                 | RDKafkaErrorCode::InvalidMessage
                 | RDKafkaErrorCode::InvalidMessageSize
-                | RDKafkaErrorCode::InvalidTimestamp
-                | RDKafkaErrorCode::InvalidRecord
-        )
-    )
+        );
+        // With `InvalidRecord` the broker does not say what it was. A date costs the least.
+        let is_unnamed = code == RDKafkaErrorCode::InvalidRecord;
+        let is_about_time = code == RDKafkaErrorCode::InvalidTimestamp;
+        let less = if is_about_time || (is_unnamed && self.timestamp) {
+            without_timestamp
+        } else if is_about_size || is_unnamed {
+            smaller
+        } else {
+            return None;
+        };
+        (less != self).then_some(less)
+    }
+
+    /// The headers of a letter in this form. What is left out, headers stand for.
+    fn headers(
+        self,
+        record: &Record,
+        letter: &Letter,
+        family: HeaderFamily,
+    ) -> Vec<(String, Option<Bytes>)> {
+        let mut headers = if self.value {
+            letter.headers(&record.headers, family)
+        } else {
+            let reduced = Letter {
+                detail: "value_omitted".to_owned(),
+                ..letter.clone()
+            };
+            let mut headers = reduced.headers(&[], family);
+            headers.extend(value_omitted(record.value.as_deref().unwrap_or_default()));
+            headers
+        };
+        if !self.timestamp {
+            headers.push(timestamp_omitted(record.timestamp));
+        }
+        headers
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NO_VALUE: Form = Form {
+        value: false,
+        ..Form::WHOLE
+    };
+    const NO_TIMESTAMP: Form = Form {
+        timestamp: false,
+        ..Form::WHOLE
+    };
+
+    /// The forms in which a letter is tried that is refused for this reason each time, as value, key, timestamp.
+    fn tried(code: RDKafkaErrorCode) -> Vec<[bool; 3]> {
+        let forms = std::iter::successors(Some(Form::WHOLE), |form| form.after_refusal(code));
+        forms
+            .map(|form| [form.value, form.key, form.timestamp])
+            .collect()
+    }
+
+    #[test]
+    fn what_is_too_large_is_tried_without_its_value_and_then_without_its_key() {
+        for code in [
+            RDKafkaErrorCode::MessageSizeTooLarge,
+            RDKafkaErrorCode::InvalidMessage,
+            RDKafkaErrorCode::InvalidMessageSize,
+        ] {
+            let forms = [
+                [true, true, true],
+                [false, true, true],
+                [false, false, true],
+            ];
+            assert_eq!(tried(code), forms);
+        }
+    }
+
+    #[test]
+    fn a_date_that_is_refused_costs_the_date_alone() {
+        let code = RDKafkaErrorCode::InvalidTimestamp;
+        assert_eq!(tried(code), [[true, true, true], [true, true, false]]);
+        let both = NO_TIMESTAMP.after_refusal(RDKafkaErrorCode::MessageSizeTooLarge);
+        assert_eq!(both, NO_VALUE.after_refusal(code));
+    }
+
+    #[test]
+    fn an_unnamed_fault_of_the_record_costs_no_more_at_a_time_than_it_must() {
+        assert_eq!(
+            tried(RDKafkaErrorCode::InvalidRecord),
+            [
+                [true, true, true],
+                [true, true, false],
+                [false, true, false],
+                [false, false, false]
+            ]
+        );
+    }
+
+    #[test]
+    fn what_may_be_taken_the_next_time_is_left_whole() {
+        for code in [
+            RDKafkaErrorCode::MessageTimedOut,
+            RDKafkaErrorCode::NotEnoughReplicas,
+            RDKafkaErrorCode::TopicAuthorizationFailed,
+            RDKafkaErrorCode::UnknownTopicOrPartition,
+        ] {
+            assert_eq!(Form::WHOLE.after_refusal(code), None);
+        }
+    }
 }

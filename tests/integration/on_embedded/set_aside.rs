@@ -1,13 +1,14 @@
-//! Dead letters: P42. The embedded broker takes whatever it is sent, so only the product's own limits are shown here.
+//! Dead letters: P42. The embedded broker takes whatever it is sent, unless it is told to refuse it.
 
 use std::time::Duration;
 
 use rdkafka::producer::{FutureProducer, FutureRecord};
+use rdkafka::types::{RDKafkaApiKey, RDKafkaRespErr};
 use sha2::{Digest as _, Sha256};
 
 use crate::dead_letters::{dead_letters, reasons};
-use crate::product::{Embedded, Home, SOON, Setup, sms};
-use crate::scripted::{Scripted, refusing};
+use crate::product::{Embedded, Home, SOON, STUB_PROFILE, Sent, Setup, patient, publish, sms};
+use crate::scripted::{Act, Gate, Scripted, answer, refusing};
 use crate::standing::Standing;
 
 /// An intent of exactly this many bytes.
@@ -83,4 +84,75 @@ async fn p42_a_large_intent_is_set_aside_whole_and_one_too_large_for_that_by_its
     assert_eq!(omitted.header("value-sha256"), Some(hash.as_str()));
     assert_eq!(omitted.header("event-id"), Some("with headers"));
     assert!(omitted.header("key").is_some());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_broker_refuses_for_good_is_set_aside_with_no_less_of_its_record_than_it_must() {
+    const SIZE: RDKafkaRespErr = RDKafkaRespErr::RD_KAFKA_RESP_ERR_MSG_SIZE_TOO_LARGE;
+    const DATE: RDKafkaRespErr = RDKafkaRespErr::RD_KAFKA_RESP_ERR_INVALID_TIMESTAMP;
+    let kafka = Embedded::with_partitions(1);
+    let cases = [
+        ("too large", vec![SIZE]),
+        ("too large even so", vec![SIZE, SIZE]),
+        ("too old", vec![DATE]),
+    ];
+    let gates = cases.each_ref().map(|(text, _)| (*text, Gate::closed()));
+    let held = gates.clone();
+    let provider = Scripted::by(move |request, _| {
+        let ends = |text: &str| request.body.contains(&format!("\"{text}\""));
+        let (_, gate) = held.iter().find(|(text, _)| ends(text)).expect("a case");
+        Act::AnswerAfter(gate.clone(), answer("400 Bad Request", "", "{}")).not_taking()
+    })
+    .await;
+    let setup = Setup::new(&kafka, &provider.url()).with_profile(&patient(STUB_PROFILE));
+    let home = Home::new(&setup);
+    let moment = jiff::Timestamp::now().as_millisecond() - 3_600_000;
+    let record = |text: &str| Sent {
+        timestamp_ms: Some(moment),
+        ..Sent::json(&sms(text, text))
+            .keyed(text)
+            .headed("traceparent", "00-ab")
+    };
+    let records = cases.each_ref().map(|(text, _)| record(text));
+    publish(&kafka, "send-intents", &records).await;
+    let worker = home.start(&setup);
+    provider.until_seen(3).await;
+    for (done, ((_, refusals), (_, gate))) in (1..).zip(cases.iter().zip(&gates)) {
+        let writes = RDKafkaApiKey::Produce;
+        kafka.cluster().request_errors(writes, refusals);
+        gate.open();
+        worker
+            .until_count("sendonce_dead_letters_total", &[], done)
+            .await;
+    }
+    kafka
+        .until_committed_to_the_end("sendonce", "send-intents", SOON)
+        .await;
+    let standing = Standing::of(&kafka, &home).scripted(&provider);
+    standing.holds(worker).await;
+
+    let letters = dead_letters(&kafka);
+    let (omitted, whole) = (("rejected", "value_omitted"), ("rejected", "provider"));
+    assert_eq!(reasons(&letters), [omitted, omitted, whole]);
+    let repeated = letters.iter().map(|letter| {
+        let traced = letter.headers.contains_key("traceparent");
+        (letter.value.is_some(), traced, letter.key.is_some())
+    });
+    let expected = [
+        (false, false, true),
+        (false, false, false),
+        (true, true, true),
+    ];
+    assert_eq!(repeated.collect::<Vec<_>>(), expected);
+    for (letter, record) in letters.iter().zip(&records) {
+        assert_eq!(letter.header("event-id"), record.key.as_deref());
+        assert_eq!(letter.header("status"), Some("400"));
+    }
+    assert_eq!(letters[2].value, records[2].value);
+    assert_eq!(letters[2].header("timestamp"), Some(&*moment.to_string()));
+    let size = records[0]
+        .value
+        .as_ref()
+        .map(|value| value.len().to_string());
+    assert_eq!(letters[0].header("value-size"), size.as_deref());
 }
