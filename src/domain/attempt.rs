@@ -99,6 +99,39 @@ pub struct Wait {
     pub unit_doubt: bool,
 }
 
+/// Why an attempt whose start is durable made no request: we withheld it ourselves. Such an attempt uses no budget.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Withheld {
+    /// Persisting its start took so long that the request would no longer have had its time.
+    DeadlinePassed,
+    /// The intent's own date passed meanwhile.
+    Expired,
+    /// The provider may have forgotten the key meanwhile.
+    WindowClosed,
+    /// The partition is no longer ours.
+    TenureOver,
+}
+
+impl Withheld {
+    /// Every reason, in the order of the enum.
+    pub const ALL: [Self; 4] = [
+        Self::DeadlinePassed,
+        Self::Expired,
+        Self::WindowClosed,
+        Self::TenureOver,
+    ];
+
+    /// The detail in the ledger, by which such an attempt is recognised ever after.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::DeadlinePassed => "deadline_passed",
+            Self::Expired => "expired",
+            Self::WindowClosed => "window_closed",
+            Self::TenureOver => "tenure_over",
+        }
+    }
+}
+
 /// One attempt's answer, read by the profile's rules.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Classified {

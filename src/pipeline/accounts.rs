@@ -4,8 +4,6 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::Semaphore;
-
 use crate::adapters::ledger::{Ledger, LedgerError};
 use crate::adapters::provider::ProviderClient;
 use crate::config::Config;
@@ -23,6 +21,7 @@ use crate::telemetry::metrics::{Metrics, ProviderMetrics};
 use crate::telemetry::troubles::Troubles;
 
 use super::explained::Explained;
+use super::places::Places;
 
 /// All accounts, and which one an intent goes to.
 pub struct Accounts {
@@ -41,7 +40,7 @@ pub struct Account {
     /// The terms on which first attempts are made; what has begun keeps the terms of the version that began it.
     pub terms: Terms,
     /// Requests in flight at once. Each account has its own, so that a slow provider starves no other.
-    pub requests: Arc<Semaphore>,
+    pub requests: Arc<Places>,
     /// Sends requests.
     pub client: ProviderClient,
     /// What is counted of it.
@@ -172,7 +171,7 @@ impl Account {
             name: Arc::clone(name),
             profile_hash: profile.hash(),
             terms: terms(config, &profile),
-            requests: Arc::new(Semaphore::new(concurrency)),
+            requests: Places::new(concurrency),
             client,
             metrics,
             gate: Mutex::default(),

@@ -13,7 +13,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::Instant;
 
 use crate::adapters::kafka::consumer::{Beginning, GroupConsumer, Polled};
-use crate::domain::position::{NextOffset, TopicPartition};
+use crate::domain::position::TopicPartition;
 use crate::domain::record::Record;
 use crate::telemetry::metrics::{CommitResult, Metrics, Rebalance};
 use crate::telemetry::status::{Loop, NotReady, Status};
@@ -212,27 +212,10 @@ impl Intake {
     }
 
     fn hand_over(&mut self, record: Record, room: OwnedSemaphorePermit) {
-        let Some(mut tenure) = self.tenures.of(&record.position.partition) else {
+        let Some(tenure) = self.tenures.open(&record, || self.crew.writer_name()) else {
             return;
         };
         self.metrics.record();
-        if let Err(fault) = tenure.open(record.position.offset, record.timestamp) {
-            // The log was cut or made anew, and the client began again: so do we. What is settled is suppressed.
-            tracing::warn!(position = %record.position, %fault, "reading went back; a new tenure begins here");
-            let from = NextOffset(record.position.offset.0);
-            let partition = record.position.partition.clone();
-            tenure = self.tenures.begin(
-                partition,
-                self.crew.writer_name(),
-                Beginning::Committed(from),
-            );
-            if tenure
-                .open(record.position.offset, record.timestamp)
-                .is_err()
-            {
-                return;
-            }
-        }
         let partition = record.position.partition.clone();
         self.crew.take(record, Arc::clone(&tenure), room);
         if tenure.span() >= self.limits.span_max && self.spans_full.insert(partition.clone()) {
@@ -422,8 +405,11 @@ impl Intake {
             match self.committer.commit_now(tenures.to_vec(), left) {
                 Some(CommitResult::Ok) => return true,
                 Some(CommitResult::Stale) | None => return false,
-                Some(CommitResult::Failed) if Instant::now() >= until => return false,
-                Some(CommitResult::Failed) => {}
+                Some(CommitResult::Failed) if Instant::now() + LOOK >= until => return false,
+                // A coordinator that refuses at once is not asked without end.
+                Some(CommitResult::Failed) => self
+                    .runtime
+                    .block_on(async { tokio::time::sleep(LOOK).await }),
             }
         }
     }

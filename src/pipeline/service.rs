@@ -154,7 +154,7 @@ fn begin(config: &Config, start_at: StartAt, runtime: &Runtime) -> Result<Servic
     let crew = Crew::new(worker::Parts {
         runtime: runtime.handle().clone(),
         clock: clock.clone(),
-        ledger: Arc::clone(&shared),
+        ledger: shared,
         accounts,
         dead_letters,
         depth: Arc::clone(&depth),
@@ -187,7 +187,7 @@ fn begin(config: &Config, start_at: StartAt, runtime: &Runtime) -> Result<Servic
     let (stop, stopped) = watch::channel(false);
     let upkeep = Upkeep {
         clock,
-        ledger: shared,
+        ledger: Arc::clone(&ledger),
         consumer: Arc::clone(&consumer),
         tenures: Arc::clone(&tenures),
         depth,

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use crate::adapters::clock::{BootMoment, Clock};
 use crate::adapters::kafka::consumer::GroupConsumer;
+use crate::adapters::ledger::sled_store::SledLedger;
 use crate::adapters::ledger::{Ledger, LedgerError};
 use crate::domain::position::{NextOffset, TopicPartition};
 use crate::domain::time::Timestamp;
@@ -17,6 +18,7 @@ use crate::telemetry::metrics::Metrics;
 use crate::telemetry::status::{Loop, NotReady, Status};
 
 use super::depth::Depth;
+use super::free_space::FreeSpace;
 use super::tenures::Tenures;
 
 /// Between two rounds.
@@ -31,7 +33,7 @@ pub struct Upkeep {
     /// Time.
     pub clock: Clock,
     /// What is forgotten in time.
-    pub ledger: Arc<dyn Ledger>,
+    pub ledger: Arc<SledLedger>,
     /// Asked for watermarks.
     pub consumer: Arc<GroupConsumer>,
     /// What is open.
@@ -57,6 +59,7 @@ impl Upkeep {
         let mut expiry = Instant::now() + self.expire_every;
         let mut progress: HashMap<TopicPartition, Progress> = HashMap::new();
         let mut shown: Vec<TopicPartition> = Vec::new();
+        let mut space = FreeSpace::default();
         let mut forgetting: Option<JoinHandle<()>> = None;
         let mut last_forgotten = (self.clock.now(), BootMoment::now());
         loop {
@@ -64,7 +67,7 @@ impl Upkeep {
             shown = self.show_open(&shown);
             if Instant::now() >= broker_round {
                 broker_round = Instant::now() + BROKER_ROUND;
-                self.show_size();
+                self.show_size(&mut space);
                 self.look_at_brokers(&mut progress).await;
             }
             if Instant::now() >= expiry {
@@ -73,7 +76,7 @@ impl Upkeep {
                     && self.clock_is_steady(&mut last_forgotten)
                 {
                     forgetting = Some(tokio::spawn(let_forget(
-                        Arc::clone(&self.ledger),
+                        Arc::<SledLedger>::clone(&self.ledger),
                         Arc::clone(&self.depth),
                         self.clock.now(),
                     )));
@@ -116,9 +119,24 @@ impl Upkeep {
         partitions
     }
 
-    fn show_size(&self) {
+    fn show_size(&self, space: &mut FreeSpace) {
         let size = self.ledger.size();
         self.metrics.ledger_size(size.entries, size.bytes);
+        let free_bytes = match self.ledger.free_bytes() {
+            Ok(free) => free,
+            Err(error) => {
+                tracing::debug!(%error, "the file system does not tell how much is free");
+                return;
+            }
+        };
+        self.metrics.ledger_disk_free(free_bytes);
+        if space.is_to_be_told(free_bytes, size.bytes, self.clock.now()) {
+            tracing::warn!(
+                free_bytes,
+                ledger_bytes = size.bytes,
+                "the ledger's disk is running full: once it is, nothing is sent until there is room again"
+            );
+        }
     }
 
     async fn look_at_brokers(&self, progress: &mut HashMap<TopicPartition, Progress>) {

@@ -1,5 +1,7 @@
 //! Every metric: its name, what it counts, in which unit, its labels and the reason of its buckets. `dashboards/METRICS.md` is
 //! written from here. Names and labels only ever get more; a change to one breaks dashboards and alerts.
+//!
+//! Longer than 500 lines: each metric is declared in full, and all in one place.
 
 /// One metric.
 #[derive(Clone, Copy, Debug)]
@@ -310,6 +312,15 @@ pub const LEDGER_BYTES: Declared = Declared {
 };
 
 /// See `help`.
+pub const LEDGER_DISK_FREE: Declared = Declared {
+    name: "sendonce_ledger_disk_free_bytes",
+    help: "What is left for us on the ledger's file system. At none, nothing is sent until there is room again.",
+    unit: "bytes",
+    labels: &[],
+    kind: Kind::Gauge,
+};
+
+/// See `help`.
 pub const COMMITS: Declared = Declared {
     name: "sendonce_commits_total",
     help: "Commits of positions: taken (ok), too late because the group had moved on (stale), or failed and tried again (failed).",
@@ -388,6 +399,7 @@ pub const ALL: &[Declared] = &[
     LEDGER_FLUSH,
     LEDGER_ENTRIES,
     LEDGER_BYTES,
+    LEDGER_DISK_FREE,
     COMMITS,
     REBALANCES,
     CONSUMER_STALLED,

@@ -54,6 +54,12 @@ pub(super) fn look(
             ),
         );
     }
+    if dead_letters.is_some() {
+        findings.fine(
+            &topics.dead_letters,
+            "whether we may write there is not tried: only a letter would show it, so see to the permission Write",
+        );
+    }
     let with_tokens = config.kafka.oauth.is_some();
     for (topic, shape, judge) in [
         (&topics.intents, intents, intents_settings as Judge),

@@ -79,7 +79,7 @@ pub(super) fn of(
     if series.spent() >= terms.budget.saturating_mul(series_max) {
         return ending(Reason::RetriesExhausted, "budget");
     }
-    if series.count(|verdict| verdict == Verdict::InProgress) > terms.in_progress_max {
+    if series.count(|answer| answer.verdict == Verdict::InProgress) > terms.in_progress_max {
         return Some(Ending::new(Reason::OutcomeUnknown, "in_progress"));
     }
     if series.last_number() >= ATTEMPTS_MAX {

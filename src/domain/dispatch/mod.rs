@@ -12,7 +12,7 @@ mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::attempt::{Classified, Verdict};
+use super::attempt::{Classified, Verdict, Withheld};
 use super::dead_letter::Reason;
 use super::ledger_entry::{Answered, AttemptId, DeadCause, Standing, Story};
 use super::retry::Pace;
@@ -21,6 +21,10 @@ use endings::Ending;
 use looking_up::Asking;
 
 pub use looking_up::{LOOKED_UP_ABSENT, LookupTerms, reconciled};
+
+/// What persisting an attempt's start may take, beside the request's own span, before the request is withheld: a slow
+/// flush must not eat the request's time. The recorded deadline lies that much later than the request's usual end.
+const FLUSH_ALLOWANCE: Duration = Duration::from_secs(5);
 
 /// What the provider's profile and the configuration say about sending.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -164,33 +168,34 @@ pub fn next(
         Some(_) | None => Step::Start {
             round,
             attempt: series.last_number().saturating_add(1),
-            deadline: now.plus(terms.request_span),
+            deadline: deadline(terms, now),
         },
     }
 }
 
 /// Whether the request of an attempt that has just been persisted may still leave, else why not.
 ///
-/// The flush took time: the window, the intent's own date and the attempt's deadline are asked again.
+/// The flush took time: the window and the intent's own date are asked again, and whether the whole span of a request
+/// still lies before the attempt's deadline.
 pub fn may_send(
     story: &Story,
     terms: &Terms,
     limits: &Limits,
     deadline: Timestamp,
     now: Timestamp,
-) -> Result<(), &'static str> {
-    if now >= deadline {
-        return Err("deadline_passed");
+) -> Result<(), Withheld> {
+    if now.plus(terms.request_span) > deadline {
+        return Err(Withheld::DeadlinePassed);
     }
     if limits.expires_at.is_some_and(|end| end <= now) {
-        return Err("expired");
+        return Err(Withheld::Expired);
     }
     let series = Series {
         story,
         round: story.round(),
     };
     if story.has_unknown_answer() && series.window_closed(terms, now) {
-        return Err("window_closed");
+        return Err(Withheld::WindowClosed);
     }
     Ok(())
 }
@@ -211,7 +216,7 @@ pub fn answered(
     let due = terms.pace.due(
         classified.verdict,
         classified.wait,
-        series.spent(),
+        series.failures(),
         now,
         jitter,
     );
@@ -241,9 +246,14 @@ fn first(terms: &Terms, limits: &Limits, now: Timestamp) -> Step {
         Step::Start {
             round: 0,
             attempt: 1,
-            deadline: now.plus(terms.request_span),
+            deadline: deadline(terms, now),
         }
     }
+}
+
+/// By when the request of an attempt that starts now has ended, whatever its flush takes.
+fn deadline(terms: &Terms, now: Timestamp) -> Timestamp {
+    now.plus(terms.request_span).plus(FLUSH_ALLOWANCE)
 }
 
 fn interrupted(
@@ -262,7 +272,7 @@ fn interrupted(
         detail: "interrupted".into(),
         due: terms
             .pace
-            .due(Verdict::Unknown, None, series.spent(), now, jitter),
+            .due(Verdict::Unknown, None, series.failures(), now, jitter),
     }
 }
 
@@ -311,22 +321,19 @@ impl<'a> Series<'a> {
         numbers.max().unwrap_or(0)
     }
 
-    fn count(&self, counted: impl Fn(Verdict) -> bool) -> u32 {
-        let count = self
-            .answers()
-            .filter(|(_, answer)| counted(answer.verdict))
-            .count();
+    fn count(&self, counted: impl Fn(&Answered) -> bool) -> u32 {
+        let count = self.answers().filter(|(_, answer)| counted(answer)).count();
         u32::try_from(count).unwrap_or(u32::MAX)
     }
 
-    /// The budget used so far.
+    /// The budget used so far. What we withheld ourselves uses none: the number of attempts alone bounds it.
     fn spent(&self) -> u32 {
-        self.count(|verdict| {
-            matches!(
-                verdict,
-                Verdict::NotSent | Verdict::Throttled | Verdict::Unknown
-            )
-        })
+        self.count(|answer| is_failure(answer) && !is_withheld(answer))
+    }
+
+    /// The failures so far, those that were withheld among them: the longer a series fails, the longer its waits.
+    fn failures(&self) -> u32 {
+        self.count(is_failure)
     }
 
     /// Whether a look-up has shown an attempt of this round to be absent.
@@ -346,4 +353,20 @@ impl<'a> Series<'a> {
             (Some(_), None) | (None, _) => false,
         }
     }
+}
+
+fn is_failure(answer: &Answered) -> bool {
+    matches!(
+        answer.verdict,
+        Verdict::NotSent | Verdict::Throttled | Verdict::Unknown
+    )
+}
+
+/// Whether no request was made because we withheld it. An answer by a profile's rule, whatever its detail, has a status.
+fn is_withheld(answer: &Answered) -> bool {
+    answer.verdict == Verdict::NotSent
+        && answer.status.is_none()
+        && Withheld::ALL
+            .iter()
+            .any(|reason| reason.name() == &*answer.detail)
 }

@@ -2,11 +2,9 @@
 
 use std::sync::Arc;
 
-use tokio::sync::OwnedSemaphorePermit;
-
 use crate::adapters::clock::BootMoment;
 use crate::domain::account_gate::Passage;
-use crate::domain::attempt::{Classified, Flags, Verdict};
+use crate::domain::attempt::{Classified, Flags, Verdict, Wait, Withheld};
 use crate::domain::classify::{Circumstances, classify, is_alarm};
 use crate::domain::dead_letter::Reason;
 use crate::domain::dispatch::{self, Limits, Step, Terms};
@@ -19,6 +17,7 @@ use crate::domain::time::Timestamp;
 use crate::telemetry::metrics::Outcome;
 
 use super::super::accounts::Account;
+use super::super::places::Place;
 use super::setting_aside::About;
 use super::{Crew, Job, Stopped};
 
@@ -53,7 +52,7 @@ impl Crew {
         mut story: Option<Arc<Story>>,
     ) -> Result<Settlement, Stopped> {
         let mut request: Option<RenderedRequest> = None;
-        let mut permit: Option<OwnedSemaphorePermit> = None;
+        let mut place: Option<Place> = None;
         let mut proof: Option<Persisted> = None;
         loop {
             let (now, jitter) = (self.parts.clock.now(), self.parts.clock.jitter());
@@ -71,7 +70,7 @@ impl Crew {
                     return Ok(Settlement::Persisted(proof));
                 }
                 Step::Wait { until } => {
-                    permit = None;
+                    place = None;
                     self.pause_until(&job.tenure, until).await?;
                 }
                 Step::Conclude { id, answer } => {
@@ -85,7 +84,7 @@ impl Crew {
                     (story, proof) = (Some(known), Some(durable));
                 }
                 Step::LookUp { round, detail } => {
-                    permit = None;
+                    place = None;
                     let Some(asked) = &story else {
                         return Err(Stopped::StoryMoved);
                     };
@@ -124,8 +123,8 @@ impl Crew {
                     if job.tenure.is_over() {
                         return Err(Stopped::TenureOver);
                     }
-                    let Some(ready) = permit.take() else {
-                        permit = Some(self.permit(job, case).await?);
+                    let Some(ready) = place.take() else {
+                        place = Some(self.place(job, case).await?);
                         continue;
                     };
                     if let Passage::ClosedUntil(until) = case.account.ask(now) {
@@ -165,11 +164,11 @@ impl Crew {
         story: Option<Arc<Story>>,
         request: &RenderedRequest,
         next: &Next,
-        permit: OwnedSemaphorePermit,
+        place: Place,
     ) -> Result<(Arc<Story>, Persisted), Stopped> {
         let account = &case.account;
         let first = story.as_ref().is_none_or(|story| story.attempts.is_empty());
-        let boot_deadline = BootMoment::after(case.terms.request_span);
+        let latest = BootMoment::after(next.deadline.since(self.parts.clock.now()));
         let rendering = match story.as_ref().and_then(|story| story.rendering.clone()) {
             Some(rendering) => rendering,
             None => Rendering {
@@ -193,10 +192,12 @@ impl Crew {
         let terms = &case.terms;
         let leave = dispatch::may_send(&story, terms, &case.limits, next.deadline, started);
         let (classified, heard) = match leave {
-            Err(detail) => (withheld(detail), true),
-            Ok(()) if job.tenure.is_over() => (withheld("tenure_over"), true),
+            Err(reason) => (withheld(reason), true),
+            Ok(()) if job.tenure.is_over() => (withheld(Withheld::TenureOver), true),
             Ok(()) => {
-                let answer = account.client.send(request, boot_deadline).await;
+                // Its time begins now, after the flush, and never ends after what was recorded.
+                let end = BootMoment::after(terms.request_span).min(latest);
+                let answer = account.client.send(request, end).await;
                 let circumstances = Circumstances {
                     first_attempt: first,
                     now: self.parts.clock.now(),
@@ -208,7 +209,7 @@ impl Crew {
                 )
             }
         };
-        drop(permit);
+        drop(place);
 
         let now = self.parts.clock.now();
         account.answered(&classified, now);
@@ -224,15 +225,9 @@ impl Crew {
     }
 
     /// Leave to make a request: the account has so many at once.
-    pub(super) async fn permit(
-        &self,
-        job: &Job,
-        case: &Case,
-    ) -> Result<OwnedSemaphorePermit, Stopped> {
+    pub(super) async fn place(&self, job: &Job, case: &Case) -> Result<Place, Stopped> {
         tokio::select! {
-            permit = Arc::clone(&case.account.requests).acquire_owned() => {
-                permit.map_err(|_| Stopped::TenureOver)
-            }
+            place = case.account.requests.take(job.order) => Ok(place),
             () = job.tenure.over() => Err(Stopped::TenureOver),
         }
     }
@@ -315,7 +310,13 @@ impl Crew {
         let (key, position) = (KeyOf(case), &job.record.position);
         tracing::debug!(event_id, %key, %position, %verdict, status, detail, "attempt answered");
         let now = self.parts.clock.now();
-        if let Some(trouble) = case.account.trouble(*verdict, detail, now) {
+        let trouble = match classified.wait {
+            Some(Wait {
+                unit_doubt: true, ..
+            }) => "asks for a wait in seconds that looks like milliseconds, and is kept to",
+            Some(_) | None => detail,
+        };
+        if let Some(trouble) = case.account.trouble(*verdict, trouble, now) {
             tracing::warn!(
                 provider = %case.account.name, %trouble,
                 "attempts were not accepted; told at most once a minute"
@@ -353,7 +354,7 @@ impl std::fmt::Display for KeyOf<'_> {
     }
 }
 
-fn withheld(detail: &'static str) -> Classified {
+fn withheld(reason: Withheld) -> Classified {
     Classified {
         verdict: Verdict::NotSent,
         flags: Flags::default(),
@@ -361,6 +362,6 @@ fn withheld(detail: &'static str) -> Classified {
         message_id: None,
         status: None,
         provider_code: None,
-        detail,
+        detail: reason.name(),
     }
 }

@@ -87,10 +87,10 @@ impl Crew {
         while case.account.is_closed(self.parts.clock.now()) {
             self.pause(&job.tenure, Duration::from_secs(1)).await?;
         }
-        let permit = self.permit(job, case).await?;
+        let place = self.place(job, case).await?;
         let deadline = BootMoment::after(case.terms.request_span);
         let answer = case.account.client.send(&rendered.request, deadline).await;
-        drop(permit);
+        drop(place);
         let explained = |id: &str| case.account.explained.explains(id);
         let question = Question {
             ours: &rendered.ours,

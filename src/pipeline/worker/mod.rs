@@ -1,14 +1,16 @@
 //! Works on records: one task each, from its turn to its settled offset.
 //!
 //! The loop is the same at first and after a crash: recall the story, ask `domain::dispatch` for the next step, carry it
-//! out, persist what it came to. A panic costs the attempt that was running; the story then says so, and the loop goes on.
+//! out, persist what it came to. A panic costs the attempt that was running; the story then says so, and the loop goes on,
+//! until it has panicked so often that the record is set aside.
 
 mod attempting;
 mod looking_up;
 mod reading;
 mod setting_aside;
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -22,7 +24,7 @@ use crate::adapters::kafka::dead_letters::DeadLetters;
 use crate::adapters::ledger::{Ledger, LedgerError};
 use crate::domain::idempotency_key::LedgerKey;
 use crate::domain::ledger_entry::{Entry, Fact, Story, Subject, Writer};
-use crate::domain::offset_tracker::{Persisted, Settlement};
+use crate::domain::offset_tracker::Persisted;
 use crate::domain::position::TopicPartition;
 use crate::domain::record::Record;
 use crate::domain::time::Timestamp;
@@ -32,14 +34,20 @@ use crate::telemetry::status::{NotReady, Status};
 use super::accounts::Accounts;
 use super::depth::Depth;
 use super::order::{Queues, Turn};
+use super::places::ReadOrder;
 use super::tenure::{AtWork, Tenure};
 pub use reading::Reading;
+use setting_aside::About;
+
+/// So often work on a record may panic in one tenure, before the record is set aside.
+const PANICS_MAX: u32 = 5;
 
 /// What all workers share.
 pub struct Crew {
     parts: Parts,
     turns: Queues<(TopicPartition, Bytes)>,
     in_flight: Queues<LedgerKey>,
+    taken: AtomicU64,
 }
 
 /// What the workers work with.
@@ -82,10 +90,19 @@ enum Stopped {
 /// One record being worked on.
 struct Job {
     record: Record,
+    order: ReadOrder,
     tenure: Arc<Tenure>,
+    /// What has been found out about the record; it outlives a panic.
+    about: Mutex<About>,
     turn: Option<Turn<(TopicPartition, Bytes)>>,
     _room: OwnedSemaphorePermit,
     _at_work: AtWork,
+}
+
+impl Job {
+    fn about(&self) -> MutexGuard<'_, About> {
+        self.about.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Crew {
@@ -95,10 +112,12 @@ impl Crew {
             parts,
             turns: Queues::default(),
             in_flight: Queues::default(),
+            taken: AtomicU64::new(0),
         })
     }
 
-    /// Starts work on a record that its tenure has opened. `room` is given back when the work ends.
+    /// Starts work on a record that its tenure has opened. `room` is given back when the work ends. To be called in the
+    /// order in which records are read: where places to send are few, they go to the oldest first.
     pub fn take(self: &Arc<Self>, record: Record, tenure: Arc<Tenure>, room: OwnedSemaphorePermit) {
         let by_key = self
             .parts
@@ -112,7 +131,9 @@ impl Crew {
         let at_work = tenure.at_work();
         let job = Job {
             record,
+            order: ReadOrder(self.taken.fetch_add(1, Ordering::Relaxed)),
             tenure,
+            about: Mutex::default(),
             turn,
             _room: room,
             _at_work: at_work,
@@ -136,11 +157,17 @@ impl Crew {
     }
 
     async fn work(&self, job: Job) {
-        let mut failures: u32 = 0;
+        let (mut failures, mut panics): (u32, u32) = (0, 0);
         loop {
-            let work = std::panic::AssertUnwindSafe(self.dispatch(&job))
-                .catch_unwind()
-                .await;
+            let step = async {
+                self.reach_turn(&job).await?;
+                if panics < PANICS_MAX {
+                    self.read(&job).await
+                } else {
+                    self.set_panicked_aside(&job).await
+                }
+            };
+            let work = std::panic::AssertUnwindSafe(step).catch_unwind().await;
             match work {
                 Ok(Ok(settlement)) => {
                     if let Err(fault) = job.tenure.settle(job.record.position.offset, settlement) {
@@ -151,8 +178,14 @@ impl Crew {
                 Ok(Err(Stopped::TenureOver)) => return,
                 Ok(Err(Stopped::StoryMoved)) => {}
                 Err(_) => {
+                    panics = panics.saturating_add(1);
                     // What the panic said stays out of the log: it may hold content.
-                    tracing::error!(position = %job.record.position, "work on a record panicked; it begins again from the ledger");
+                    let position = &job.record.position;
+                    if panics < PANICS_MAX {
+                        tracing::error!(%position, panics, "work on a record panicked; it begins again from the ledger");
+                    } else {
+                        tracing::error!(%position, panics, "work on a record panicked again and again; it is set aside");
+                    }
                     self.parts.metrics.panic();
                 }
             }
@@ -164,16 +197,15 @@ impl Crew {
         }
     }
 
-    async fn dispatch(&self, job: &Job) -> Result<Settlement, Stopped> {
-        if let Some(turn) = &job.turn
-            && turn.is_behind()
-        {
-            tokio::select! {
-                () = turn.reached() => {}
-                () = job.tenure.over() => return Err(Stopped::TenureOver),
-            }
+    /// Waits until all that were read before under the same Kafka key have ended.
+    async fn reach_turn(&self, job: &Job) -> Result<(), Stopped> {
+        match &job.turn {
+            Some(turn) if turn.is_behind() => tokio::select! {
+                () = turn.reached() => Ok(()),
+                () = job.tenure.over() => Err(Stopped::TenureOver),
+            },
+            Some(_) | None => Ok(()),
         }
-        self.read(job).await
     }
 
     /// Folds `fact` into the story, durably. Waits as long as the ledger cannot be written.

@@ -73,6 +73,12 @@ impl Crew {
             _flights,
         } = self.find(job, candidates).await?;
         let fingerprint = intent.fingerprint();
+        *job.about() = About {
+            event_id: Some(Arc::clone(&intent.event_id.0)),
+            key: Some(key.clone()),
+            fingerprint: Some(fingerprint),
+            known: None,
+        };
         if let Some((story, _)) = &known
             && story.subject.fingerprint != fingerprint
         {

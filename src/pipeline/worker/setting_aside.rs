@@ -90,6 +90,30 @@ impl Crew {
             .await
     }
 
+    /// Sets a record aside on which work panics each time it is begun. If its story may have been taken, the reason says so.
+    ///
+    /// Where not even the key was found before the panic, nothing is known of a story.
+    pub(super) async fn set_panicked_aside(&self, job: &Job) -> Result<Settlement, Stopped> {
+        let (reason, detail) = (Reason::Malformed, "panicked");
+        let mut about = job.about().clone();
+        let Some(key) = about.key.as_ref().map(IdempotencyKey::ledger_key) else {
+            return self.set_record_aside(job, &about, reason, detail).await;
+        };
+        let (_flight, _) = self.take_flight(job, key).await?;
+        let Some((story, persisted)) = self.recall(job, key).await? else {
+            return self.set_record_aside(job, &about, reason, detail).await;
+        };
+        if about.fingerprint != Some(story.subject.fingerprint) {
+            about.known = Some(story.subject.fingerprint);
+            return self.set_record_aside(job, &about, reason, detail).await;
+        }
+        if story.is_settled() {
+            self.parts.metrics.suppressed(Suppressed::Ledger);
+            return Ok(Settlement::Persisted(persisted));
+        }
+        self.give_up(job, story, reason, detail).await
+    }
+
     /// Ends a series that cannot go on. If an attempt may have been taken, the reason is `outcome_unknown`.
     pub(super) async fn give_up(
         &self,

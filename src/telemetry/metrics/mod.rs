@@ -86,6 +86,7 @@ pub struct Metrics {
     ledger_flush: Histogram,
     ledger_entries: IntGauge,
     ledger_bytes: IntGauge,
+    ledger_disk_free: IntGauge,
     commits: Members<CommitResult, IntCounter>,
     rebalances: Members<Rebalance, IntCounter>,
     stalled: IntGauge,
@@ -156,6 +157,7 @@ impl Metrics {
             ledger_flush: new.histogram(&declared::LEDGER_FLUSH)?,
             ledger_entries: new.gauge(&declared::LEDGER_ENTRIES)?,
             ledger_bytes: new.gauge(&declared::LEDGER_BYTES)?,
+            ledger_disk_free: new.gauge(&declared::LEDGER_DISK_FREE)?,
             commits: new.counter_each(
                 &declared::COMMITS,
                 [
@@ -227,6 +229,11 @@ impl Metrics {
     pub fn ledger_size(&self, entries: u64, bytes: u64) {
         self.ledger_entries.set(shown(entries));
         self.ledger_bytes.set(shown(bytes));
+    }
+
+    /// So many bytes are left on the ledger's file system.
+    pub fn ledger_disk_free(&self, bytes: u64) {
+        self.ledger_disk_free.set(shown(bytes));
     }
 
     /// So many dead letters of each reason wait for someone; reasons that are not named have none.

@@ -74,6 +74,7 @@ fn what_happens_is_counted_where_it_belongs() {
     metrics.dead_letter(Reason::Expired);
     metrics.commit(CommitResult::Failed);
     metrics.ledger_size(7, 4096);
+    metrics.ledger_disk_free(1 << 40);
     metrics.dead_letter_depth(|reason| u64::from(reason == Reason::Rejected) * 3);
     metrics.open_intents(5, Duration::from_millis(1500));
     let captifi = metrics.provider("captifi");
@@ -87,6 +88,7 @@ fn what_happens_is_counted_where_it_belongs() {
         ("sendonce_dead_letters_total{reason=\"expired\"}", 1.0),
         ("sendonce_commits_total{result=\"failed\"}", 1.0),
         ("sendonce_ledger_bytes", 4096.0),
+        ("sendonce_ledger_disk_free_bytes", 1_099_511_627_776.0),
         ("sendonce_dead_letter_depth{reason=\"rejected\"}", 3.0),
         ("sendonce_oldest_open_seconds", 1.5),
         (

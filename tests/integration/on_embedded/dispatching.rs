@@ -6,9 +6,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::dead_letters::{dead_letters, reasons};
-use crate::product::{ANOTHER_GROUP, Embedded, Home, SOON, Sent, Setup, code, publish, sms};
-use crate::scripted::{Act, Scripted, accepting, answer, refusing};
+use crate::product::{
+    ANOTHER_GROUP, Embedded, Home, SOON, STUB_PROFILE, Sent, Setup, code, patient, publish, sms,
+};
+use crate::scripted::{Act, Gate, Scripted, accepting, answer, refusing};
 use crate::standing::Standing;
+use crate::waiting::until;
 
 /// Throttled for so many seconds.
 fn throttled(seconds: u64) -> crate::scripted::Turn {
@@ -207,4 +210,58 @@ async fn an_account_that_refuses_us_is_probed_and_no_intent_pays_for_it() {
         let waited = pair[1].at - pair[0].at + Duration::from_millis(1);
         assert!(waited >= interval, "{waited:?}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_retry_goes_before_all_that_was_read_after_it() {
+    let kafka = Embedded::with_partitions(1);
+    let gate = Gate::closed();
+    let held = Act::AnswerAfter(gate.clone(), answer("503 Service Unavailable", "", "{}"));
+    let provider = Scripted::by(move |_, before| match before.len() {
+        0 => held.clone().not_taking(),
+        _ => accepting(),
+    })
+    .await;
+    let setup = Setup::new(&kafka, &provider.url())
+        .with_profile(&patient(STUB_PROFILE))
+        .set("DISPATCH__CONCURRENCY", "1")
+        .set("RETRY__BASE", "1ms")
+        .set("RETRY__CAP", "1ms");
+    let home = Home::new(&setup);
+    let records: Vec<Sent> = (0..40)
+        .map(|n| Sent::json(&sms(&format!("e-{n}"), &format!("number {n}."))))
+        .collect();
+    publish(&kafka, "send-intents", &records).await;
+    let worker = home.start(&setup);
+    // All others have been read and wait for the one place.
+    worker.until_count("sendonce_records_total", &[], 40).await;
+    gate.open();
+    kafka
+        .until_committed_to_the_end("sendonce", "send-intents", SOON)
+        .await;
+    let standing = Standing::of(&kafka, &home).scripted(&provider);
+    standing.holds(worker).await;
+    let seen = provider.seen();
+    assert_eq!(seen.len(), 41);
+    let again = seen[1..].iter().position(|one| one.key() == seen[0].key());
+    let overtaken_by = again.expect("a retry");
+    assert!(overtaken_by < 20, "{overtaken_by} of 39 went before it");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wait_that_looks_like_milliseconds_is_kept_to_and_the_log_says_so() {
+    let kafka = Embedded::with_partitions(1);
+    let provider = Scripted::playing([throttled(60_000)]).await;
+    let setup = Setup::new(&kafka, &provider.url());
+    let home = Home::new(&setup);
+    publish(&kafka, "send-intents", &[Sent::json(&sms("e-1", "hello"))]).await;
+    let worker = home.start(&setup);
+    let told = |log: &String| {
+        let mut lines = log.lines();
+        lines.any(|line| line.contains("looks like milliseconds") && line.contains("provider=stub"))
+    };
+    until("a warning", SOON, async || home.log(), told).await;
+    let standing = Standing::of(&kafka, &home).scripted(&provider);
+    standing.open(&[(0, 0)]).holds(worker).await;
+    assert_eq!(provider.seen().len(), 1);
 }

@@ -74,6 +74,8 @@ async fn a_ledger_that_cannot_be_used_keeps_the_process_from_starting_and_says_w
     kafka
         .until_committed_to_the_end("sendonce", "send-intents", SOON)
         .await;
+    let free = "sendonce_ledger_disk_free_bytes";
+    worker.until_count(free, &[], 1).await;
     Standing::of(&kafka, &home)
         .scripted(&provider)
         .holds(worker)

@@ -1,5 +1,6 @@
 //! The real binary on the embedded broker: what `cargo test` alone can show.
 
+mod deploys;
 mod dispatching;
 mod kafka_input;
 mod keys;
@@ -8,7 +9,9 @@ mod looking_up;
 mod main_job;
 mod new_vendor;
 mod outcomes;
+mod panicking;
 mod privacy;
 mod set_aside;
 mod shapes;
+mod tenures;
 mod transport;

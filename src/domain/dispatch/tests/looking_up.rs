@@ -45,13 +45,13 @@ fn without_a_key_an_unknown_outcome_is_looked_up_once_its_request_is_over_and_ha
 {
     let terms = asked(None);
     let told = timeouts(&terms, 1);
-    // Deadline 35 s, transport bound 10 s, delay 30 s.
+    // Deadline 40 s, transport bound 10 s, delay 30 s.
     assert_eq!(
-        told.next(&terms, &limits(), at(74)),
-        Step::Wait { until: at(75) }
+        told.next(&terms, &limits(), at(79)),
+        Step::Wait { until: at(80) }
     );
     assert_eq!(
-        line(&told.next(&terms, &limits(), at(75))),
+        line(&told.next(&terms, &limits(), at(80))),
         "look up (no_key)"
     );
 }

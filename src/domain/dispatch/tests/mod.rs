@@ -73,6 +73,8 @@ enum Came {
     To(Verdict, bool, Flags),
     /// Its maker died.
     ToNothing,
+    /// We made no request.
+    Withheld(Withheld),
 }
 
 fn heard(verdict: Verdict) -> Came {
@@ -135,7 +137,7 @@ impl Told {
             profile: ProfileHash([0; 32]),
             request: RequestFingerprint([0; 32]),
         };
-        let deadline = start.plus(terms.request_span);
+        let deadline = deadline(terms, start);
         self.add(
             start,
             Fact::Started {
@@ -144,23 +146,29 @@ impl Told {
                 rendering,
             },
         );
-        if let Came::To(verdict, heard, flags) = came {
+        let answer = match came {
+            Came::To(verdict, heard, flags) if flags.last_word => {
+                Some((*verdict, *heard, *flags, "stored_error"))
+            }
+            Came::To(verdict, heard, flags) => Some((*verdict, *heard, *flags, "test")),
+            Came::Withheld(reason) => {
+                Some((Verdict::NotSent, true, Flags::default(), reason.name()))
+            }
+            Came::ToNothing => None,
+        };
+        if let Some((verdict, heard, flags, detail)) = answer {
             let classified = Classified {
-                verdict: *verdict,
-                flags: *flags,
+                verdict,
+                flags,
                 wait: None,
                 message_id: None,
                 status: None,
                 provider_code: None,
-                detail: if flags.last_word {
-                    "stored_error"
-                } else {
-                    "test"
-                },
+                detail,
             };
             let now = start.plus(Duration::from_secs(2));
             let story = self.story.as_ref().unwrap();
-            let answer = answered(&classified, *heard, story, terms, now, half());
+            let answer = answered(&classified, heard, story, terms, now, half());
             self.add(now, Fact::Answered { attempt, answer });
         }
         self
@@ -251,7 +259,7 @@ fn the_first_attempt_starts_at_once_with_its_deadline() {
         Step::Start {
             round: 0,
             attempt: 1,
-            deadline: at(36)
+            deadline: at(41)
         }
     );
 }
@@ -426,10 +434,10 @@ fn a_rejection_speaks_for_earlier_attempts_only_if_they_were_answered_or_surely_
         "set aside rejected (provider)"
     );
     assert_eq!(
-        two(timed_out(), 44),
+        two(timed_out(), 49),
         "set aside outcome_unknown (rejected_after_unknown)"
     );
-    assert_eq!(two(timed_out(), 45), "set aside rejected (provider)");
+    assert_eq!(two(timed_out(), 50), "set aside rejected (provider)");
     assert_eq!(
         two(timed_out(), 86_400),
         "set aside outcome_unknown (rejected_after_unknown)"
@@ -497,16 +505,52 @@ fn a_request_is_withheld_when_the_flush_took_too_long() {
     let told = Told::nothing().attempt(&keyed(), at(0), &timed_out());
     let told = told.attempt(&keyed(), at(10), &Came::ToNothing);
     let story = told.story.as_ref().unwrap();
-    let ask = |limits: &Limits, now| may_send(story, &keyed(), limits, at(45), now);
-    assert_eq!(ask(&limits(), at(44)), Ok(()));
-    assert_eq!(ask(&limits(), at(45)), Err("deadline_passed"));
+    let ask = |limits: &Limits, now| may_send(story, &keyed(), limits, at(50), now);
+    assert_eq!(ask(&limits(), at(15)), Ok(()), "it has its whole 35 s");
+    let late = at(15).plus(Duration::from_millis(1));
+    assert_eq!(ask(&limits(), late), Err(Withheld::DeadlinePassed));
     let soon = Limits {
         expires_at: Some(at(20)),
         ..limits()
     };
-    assert_eq!(ask(&soon, at(20)), Err("expired"));
-    let late = may_send(story, &keyed(), &limits(), at(90_000), at(86_295));
-    assert_eq!(late, Err("window_closed"));
+    let far = |limits: &Limits, now| may_send(story, &keyed(), limits, at(90_000), now);
+    assert_eq!(far(&soon, at(20)), Err(Withheld::Expired));
+    assert_eq!(far(&limits(), at(86_295)), Err(Withheld::WindowClosed));
+}
+
+#[test]
+fn what_we_withheld_ourselves_uses_no_budget_and_is_bounded_by_the_number_of_attempts() {
+    let withheld = |reason: Withheld| Came::Withheld(reason);
+    for reason in Withheld::ALL {
+        assert_eq!(after(&keyed(), &vec![withheld(reason); 60]), "start 61");
+        assert_eq!(
+            after(&keyed(), &vec![withheld(reason); 120]),
+            "set aside retries_exhausted (attempts)"
+        );
+    }
+    let mut came = vec![withheld(Withheld::DeadlinePassed); 20];
+    came.extend(vec![heard(Verdict::NotSent); 7]);
+    assert_eq!(after(&keyed(), &came), "start 28");
+    came.push(heard(Verdict::NotSent));
+    assert_eq!(
+        after(&keyed(), &came),
+        "set aside retries_exhausted (budget)"
+    );
+}
+
+#[test]
+fn the_longer_requests_are_withheld_the_longer_the_waits_between_them() {
+    let mut told = Told::nothing();
+    let mut waits = Vec::new();
+    for n in 0..4 {
+        let start = at(100 * n);
+        told = told.attempt(&keyed(), start, &Came::Withheld(Withheld::DeadlinePassed));
+        let Step::Wait { until } = told.next(&keyed(), &limits(), at(100 * n + 2)) else {
+            panic!("it waits");
+        };
+        waits.push(until.since(at(100 * n + 2)).as_millis());
+    }
+    assert_eq!(waits, [250, 500, 1_000, 2_000]);
 }
 
 fn any_came() -> impl Strategy<Value = Came> {

@@ -1,0 +1,231 @@
+//! Decides who may make a request next where only so many may be in flight: of those who wait, the record that was read
+//! first. A retry would else stand behind everything that was read since, and hold back what may be committed.
+//!
+//! It does not know what a request is, nor whether the account may be asked: that is the account's gate.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::oneshot;
+
+/// When a record was read, among all that this process has read; no two are the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ReadOrder(pub u64);
+
+/// So many places, and those who wait for one.
+#[derive(Debug)]
+pub struct Places(Mutex<Queue>);
+
+#[derive(Debug)]
+struct Queue {
+    free: usize,
+    waiting: BTreeMap<ReadOrder, oneshot::Sender<Place>>,
+}
+
+/// Leave to make a request; dropping it gives the place to the next one.
+#[derive(Debug)]
+pub struct Place(Option<Arc<Places>>);
+
+impl Places {
+    /// So many places, all of them free.
+    pub fn new(count: usize) -> Arc<Self> {
+        Arc::new(Self(Mutex::new(Queue {
+            free: count,
+            waiting: BTreeMap::new(),
+        })))
+    }
+
+    /// Waits for a place. Of those who wait, the one that was read first gets it. A record waits for one place at a time.
+    pub async fn take(self: &Arc<Self>, order: ReadOrder) -> Place {
+        let mut waiting = {
+            let mut queue = self.queue();
+            if queue.free > 0 {
+                queue.free -= 1;
+                return Place(Some(Arc::clone(self)));
+            }
+            let (told, given) = oneshot::channel();
+            queue.waiting.insert(order, told);
+            Waiting {
+                places: self,
+                order,
+                given,
+                is_over: false,
+            }
+        };
+        let given = (&mut waiting.given).await;
+        waiting.is_over = true;
+        match given {
+            Ok(place) => place,
+            // Only one who waits in the same record's name can have taken it out: there is none.
+            Err(_) => std::future::pending().await,
+        }
+    }
+
+    /// Hands a place that is no longer needed to the next one who still waits for it.
+    fn pass_on(self: Arc<Self>) {
+        let mut place = Place(None);
+        loop {
+            let next = {
+                let mut queue = self.queue();
+                let next = queue.waiting.pop_first();
+                if next.is_none() {
+                    queue.free += 1;
+                }
+                next
+            };
+            let Some((_, next)) = next else { return };
+            place.0 = Some(Arc::clone(&self));
+            match next.send(place) {
+                Ok(()) => return,
+                Err(mut refused) => {
+                    // It is handed on here, not by being dropped.
+                    refused.0 = None;
+                    place = refused;
+                }
+            }
+        }
+    }
+
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if let Some(places) = self.0.take() {
+            places.pass_on();
+        }
+    }
+}
+
+/// One who waits; whoever stops waiting leaves the queue.
+struct Waiting<'a> {
+    places: &'a Places,
+    order: ReadOrder,
+    given: oneshot::Receiver<Place>,
+    is_over: bool,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.places.queue().waiting.remove(&self.order);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::pin::Pin;
+    use std::task::{Context, Poll, Waker};
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    type Taking = Pin<Box<dyn Future<Output = Place>>>;
+
+    fn taking(places: &Arc<Places>, order: u64) -> Taking {
+        let places = Arc::clone(places);
+        Box::pin(async move { places.take(ReadOrder(order)).await })
+    }
+
+    fn poll(taking: &mut Taking) -> Option<Place> {
+        match taking
+            .as_mut()
+            .poll(&mut Context::from_waker(Waker::noop()))
+        {
+            Poll::Ready(place) => Some(place),
+            Poll::Pending => None,
+        }
+    }
+
+    #[test]
+    fn a_retry_of_an_old_record_goes_before_all_that_was_read_since() {
+        let places = Places::new(1);
+        let held = poll(&mut taking(&places, 5)).expect("a free place");
+        let mut waiting: Vec<(u64, Taking)> = [7, 3, 6]
+            .map(|order| (order, taking(&places, order)))
+            .into();
+        assert!(waiting.iter_mut().all(|(_, taking)| poll(taking).is_none()));
+        let mut came = Vec::new();
+        drop(held);
+        while let Some(at) = waiting
+            .iter_mut()
+            .position(|(_, taking)| poll(taking).is_some())
+        {
+            came.push(waiting.remove(at).0);
+        }
+        assert_eq!(came, [3, 6, 7]);
+    }
+
+    #[test]
+    fn a_place_that_was_given_to_one_who_no_longer_wants_it_goes_to_the_next() {
+        let places = Places::new(1);
+        let held = poll(&mut taking(&places, 1)).expect("a free place");
+        let (mut second, mut third) = (taking(&places, 2), taking(&places, 3));
+        assert!(poll(&mut second).is_none() && poll(&mut third).is_none());
+        drop(held);
+        drop(second);
+        assert!(poll(&mut third).is_some());
+        assert!(poll(&mut taking(&places, 4)).is_some(), "and is free again");
+    }
+
+    #[test]
+    fn one_who_stops_waiting_leaves_nothing_behind() {
+        let places = Places::new(1);
+        let held = poll(&mut taking(&places, 1)).expect("a free place");
+        let mut second = taking(&places, 2);
+        assert!(poll(&mut second).is_none());
+        drop(second);
+        assert!(places.queue().waiting.is_empty());
+        drop(held);
+        assert_eq!(places.queue().free, 1);
+    }
+
+    proptest! {
+        /// Oracle: a list of holders and a sorted map of those who wait.
+        #[test]
+        fn no_place_is_lost_and_the_oldest_is_served_first(
+            count in 1_usize..4,
+            steps in prop::collection::vec((0_u8..3, any::<prop::sample::Index>()), 1..80),
+        ) {
+            let places = Places::new(count);
+            let mut held: Vec<Place> = Vec::new();
+            let mut waiting: BTreeMap<u64, Taking> = BTreeMap::new();
+            for (order, (step, which)) in steps.into_iter().enumerate() {
+                match step {
+                    0 => {
+                        // Every second one is a record that was read long ago.
+                        let order = if order % 2 == 0 { order as u64 } else { 1_000 - order as u64 };
+                        let mut taking = taking(&places, order);
+                        match poll(&mut taking) {
+                            Some(place) => held.push(place),
+                            None => drop(waiting.insert(order, taking)),
+                        }
+                    }
+                    1 if !held.is_empty() => {
+                        drop(held.swap_remove(which.index(held.len())));
+                        if let Some((_, mut oldest)) = waiting.pop_first() {
+                            held.push(poll(&mut oldest).expect("the oldest is served"));
+                        }
+                    }
+                    2 if !waiting.is_empty() => {
+                        let order = *waiting.keys().nth(which.index(waiting.len())).unwrap();
+                        drop(waiting.remove(&order));
+                    }
+                    _ => {}
+                }
+                for taking in waiting.values_mut() {
+                    prop_assert!(poll(taking).is_none());
+                }
+                prop_assert!(held.len() <= count);
+                prop_assert!(waiting.is_empty() || held.len() == count);
+                prop_assert_eq!(places.queue().waiting.len(), waiting.len());
+                prop_assert_eq!(places.queue().free, count - held.len());
+            }
+        }
+    }
+}
