@@ -48,6 +48,23 @@ impl Embedded {
         }
     }
 
+    /// Publishes intents in order, and waits for every acknowledgement.
+    pub async fn publish(&self, records: &[Sent]) {
+        publish(self, "send-intents", records).await;
+    }
+
+    /// Waits until the workers' group has committed all there is.
+    pub async fn until_committed(&self) {
+        self.until_committed_to_the_end("sendonce", "send-intents", SOON)
+            .await;
+    }
+
+    /// The same of the group of a worker that is set up `in_another_group`.
+    pub async fn until_committed_in_another_group(&self) {
+        self.until_committed_to_the_end(ANOTHER_GROUP, "send-intents", SOON)
+            .await;
+    }
+
     /// The cluster itself, to break it.
     pub fn cluster(&self) -> &MockCluster<'static, DefaultProducerContext> {
         &self.cluster

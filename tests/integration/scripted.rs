@@ -65,6 +65,12 @@ pub fn accepting() -> Turn {
     Act::Answer(answer("201 Created", "", r#"{"id":"msg-1"}"#)).taking()
 }
 
+/// The same once the gate is open.
+pub fn accepting_after(gate: &Gate) -> Turn {
+    let accepted = answer("201 Created", "", r#"{"id":"msg-1"}"#);
+    Act::AnswerAfter(gate.clone(), accepted).taking()
+}
+
 /// An answer with this status, and an empty object as its body.
 pub fn refusing(status: &str) -> Turn {
     Act::Answer(answer(status, "", "{}")).not_taking()

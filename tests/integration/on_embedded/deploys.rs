@@ -2,8 +2,7 @@
 
 use crate::dead_letters::{dead_letters, reasons};
 use crate::product::{
-    ANOTHER_GROUP, Embedded, Home, KEYLESS_PROFILE, SOON, STUB_PROFILE, Sent, Setup, code, patient,
-    publish, sms,
+    Embedded, Home, KEYLESS_PROFILE, SOON, STUB_PROFILE, Sent, Setup, code, patient, sms,
 };
 use crate::scripted::{Act, Scripted, accepting, answer};
 use crate::standing::Standing;
@@ -14,7 +13,7 @@ async fn a_profile_that_has_got_a_key_does_not_repeat_what_was_sent_without_one(
     let provider = Scripted::playing([Act::Hang.taking(), accepting()]).await;
     let setup = Setup::new(&kafka, &provider.url()).with_profile(&patient(KEYLESS_PROFILE));
     let home = Home::new(&setup);
-    publish(&kafka, "send-intents", &[Sent::json(&sms("e-1", "hello"))]).await;
+    kafka.publish(&[Sent::json(&sms("e-1", "hello"))]).await;
     let mut worker = home.start(&setup);
     provider.until_seen(1).await;
     worker.kill();
@@ -24,9 +23,7 @@ async fn a_profile_that_has_got_a_key_does_not_repeat_what_was_sent_without_one(
         .in_another_group();
     home.configure(&setup);
     let worker = home.start(&setup);
-    kafka
-        .until_committed_to_the_end(ANOTHER_GROUP, "send-intents", SOON)
-        .await;
+    kafka.until_committed_in_another_group().await;
     let standing = Standing::of(&kafka, &home).scripted(&provider);
     standing.in_another_group().holds(worker).await;
     assert_eq!(provider.seen().len(), 1, "never repeated");
@@ -50,7 +47,7 @@ async fn a_retry_after_a_deploy_has_the_bytes_of_before_and_is_judged_by_the_rul
     );
     let setup = Setup::new(&kafka, &provider.url()).with_profile(&with_a_rule);
     let home = Home::new(&setup);
-    publish(&kafka, "send-intents", &[Sent::json(&sms("e-1", "hello"))]).await;
+    kafka.publish(&[Sent::json(&sms("e-1", "hello"))]).await;
     let mut worker = home.start(&setup);
     worker
         .until_count("sendonce_attempts_total", &[("verdict", "throttled")], 1)
@@ -62,9 +59,7 @@ async fn a_retry_after_a_deploy_has_the_bytes_of_before_and_is_judged_by_the_rul
     let setup = setup.with_profile(&another_body).in_another_group();
     home.configure(&setup);
     let worker = home.start(&setup);
-    kafka
-        .until_committed_to_the_end(ANOTHER_GROUP, "send-intents", SOON)
-        .await;
+    kafka.until_committed_in_another_group().await;
     let standing = Standing::of(&kafka, &home).scripted(&provider);
     let ledger = standing.in_another_group().holds(worker).await;
     let seen = provider.seen();

@@ -7,10 +7,9 @@ use sendonce::stub_provider::{Fault, Options};
 
 use crate::dead_letters::{dead_letters, reasons};
 use crate::product::{
-    ANOTHER_GROUP, Embedded, Home, KEYLESS_PROFILE, SOON, STUB_PROFILE, Sent, Setup, code, patient,
-    publish, sms, via,
+    Embedded, Home, KEYLESS_PROFILE, SOON, STUB_PROFILE, Sent, Setup, code, patient, sms, via,
 };
-use crate::scripted::{Act, Gate, Scripted, accepting, answer};
+use crate::scripted::{Act, Gate, Scripted, accepting, accepting_after};
 use crate::standing::{Ledger, Standing, attempts};
 use crate::stub::{Stub, mix};
 use crate::waiting::until;
@@ -42,7 +41,7 @@ async fn p27_nothing_is_committed_beyond_a_send_that_hangs_and_what_is_read_agai
     let records: Vec<Sent> = (0..18)
         .flat_map(|n| [event("stub", n).at(0), event("plain", n).at(1)])
         .collect();
-    publish(&kafka, "send-intents", &records).await;
+    kafka.publish(&records).await;
 
     let mut worker = home.start(&setup);
     let accepted = [("outcome", "accepted")];
@@ -55,9 +54,7 @@ async fn p27_nothing_is_committed_beyond_a_send_that_hangs_and_what_is_read_agai
     worker.kill();
 
     let worker = home.start(&setup);
-    kafka
-        .until_committed_to_the_end("sendonce", "send-intents", SOON)
-        .await;
+    kafka.until_committed().await;
     let suppressed = worker
         .count("sendonce_suppressed_total", &[("reason", "ledger")])
         .await;
@@ -81,7 +78,7 @@ async fn p27_nothing_is_committed_beyond_a_send_that_hangs_and_what_is_read_agai
 async fn twenty_of_which_three_at_once() -> (Embedded, Gate, Scripted, Setup, Home) {
     let kafka = Embedded::with_partitions(1);
     let gate = Gate::closed();
-    let held = Act::AnswerAfter(gate.clone(), answer("201 Created", "", r#"{"id":"m"}"#)).taking();
+    let held = accepting_after(&gate);
     let provider = Scripted::playing([held]).await;
     let setup = Setup::new(&kafka, &provider.url()).with_profile(&patient(STUB_PROFILE));
     let home = Home::new(&setup);
@@ -89,7 +86,7 @@ async fn twenty_of_which_three_at_once() -> (Embedded, Gate, Scripted, Setup, Ho
     let records: Vec<Sent> = (0..20)
         .map(|n| Sent::json(&event(n)).keyed(&(n % 3).to_string()))
         .collect();
-    publish(&kafka, "send-intents", &records).await;
+    kafka.publish(&records).await;
     (kafka, gate, provider, setup, home)
 }
 
@@ -111,9 +108,7 @@ async fn p28a_what_is_in_flight_at_a_shutdown_is_recorded_and_nothing_new_is_sta
     assert_eq!(kafka.committed("sendonce", "send-intents"), [Some(3)]);
 
     let worker = home.start(&setup.in_another_group());
-    kafka
-        .until_committed_to_the_end(ANOTHER_GROUP, "send-intents", SOON)
-        .await;
+    kafka.until_committed_in_another_group().await;
     Standing::of(&kafka, &home)
         .scripted(&provider)
         .in_another_group()
@@ -161,9 +156,7 @@ async fn p28c_a_shutdown_ends_in_time_although_the_brokers_are_gone() {
 
     let setup = setup.set("KAFKA__COMMIT_INTERVAL", "100ms");
     let worker = home.start(&setup.in_another_group());
-    kafka
-        .until_committed_to_the_end(ANOTHER_GROUP, "send-intents", SOON)
-        .await;
+    kafka.until_committed_in_another_group().await;
     assert_eq!(worker.count("sendonce_suppressed_total", &[]).await, 20);
     Standing::of(&kafka, &home)
         .scripted(&provider)
@@ -187,7 +180,7 @@ async fn p28d_automatic_commits_are_refused_with_the_reason() {
 async fn p35_a_slow_provider_costs_no_membership_and_a_frozen_process_comes_back_by_itself() {
     let kafka = Embedded::with_partitions(1);
     let gate = Gate::closed();
-    let held = Act::AnswerAfter(gate.clone(), answer("201 Created", "", r#"{"id":"m"}"#)).taking();
+    let held = accepting_after(&gate);
     let frozen = Scripted::playing([held]).await;
     let slow = Stub::start(Options {
         faults: mix(&[(Fault::Slow, 1.0)]).slow_by_ms(5_000),
@@ -204,11 +197,9 @@ async fn p35_a_slow_provider_costs_no_membership_and_a_frozen_process_comes_back
         .set("INTENTS__OPEN_MAX", "1");
     let home = Home::new(&setup);
     let records = [1, 2].map(|n| Sent::json(&sms(&format!("e-{n}"), "hello")));
-    publish(&kafka, "send-intents", &records).await;
+    kafka.publish(&records).await;
     let worker = home.start(&setup);
-    kafka
-        .until_committed_to_the_end("sendonce", "send-intents", SOON)
-        .await;
+    kafka.until_committed().await;
     let rebalances = async |kind| {
         worker
             .count("sendonce_rebalances_total", &[("kind", kind)])
@@ -218,12 +209,9 @@ async fn p35_a_slow_provider_costs_no_membership_and_a_frozen_process_comes_back
     assert_eq!((rebalances("assigned").await, left), (1, 0));
     assert_eq!(slow.requests().await, 2);
 
-    publish(
-        &kafka,
-        "send-intents",
-        &[Sent::json(&via("frozen", sms("e-3", "hello")))],
-    )
-    .await;
+    kafka
+        .publish(&[Sent::json(&via("frozen", sms("e-3", "hello")))])
+        .await;
     frozen.until_seen(1).await;
     worker.signal(Signal::STOP);
     gate.open();
@@ -233,9 +221,7 @@ async fn p35_a_slow_provider_costs_no_membership_and_a_frozen_process_comes_back
     worker
         .until_count("sendonce_rebalances_total", &[("kind", "assigned")], 2)
         .await;
-    kafka
-        .until_committed_to_the_end("sendonce", "send-intents", SOON)
-        .await;
+    kafka.until_committed().await;
     assert_eq!(rebalances("lost").await, 1);
     Standing::of(&kafka, &home)
         .stub(&slow)
@@ -268,11 +254,9 @@ async fn p37_poison_and_tombstones_stop_nothing_and_keep_their_bytes() {
         Sent::json(&fax),
         Sent::json(&sms("e-6", "good")),
     ];
-    publish(&kafka, "send-intents", &records).await;
+    kafka.publish(&records).await;
     let mut worker = home.start(&setup);
-    kafka
-        .until_committed_to_the_end("sendonce", "send-intents", SOON)
-        .await;
+    kafka.until_committed().await;
     assert_eq!(
         worker
             .count("sendonce_ignored_total", &[("reason", "tombstone")])
@@ -296,11 +280,9 @@ async fn p37_poison_and_tombstones_stop_nothing_and_keep_their_bytes() {
         assert_eq!(letter.value, records[origin].value);
     }
 
-    publish(&kafka, "send-intents", &[Sent::json(&sms("e-7", "good"))]).await;
+    kafka.publish(&[Sent::json(&sms("e-7", "good"))]).await;
     let worker = home.start(&setup);
-    kafka
-        .until_committed_to_the_end("sendonce", "send-intents", SOON)
-        .await;
+    kafka.until_committed().await;
     assert_eq!(
         worker.count("sendonce_records_total", &[]).await,
         1,
@@ -320,7 +302,7 @@ async fn p40_a_whole_topic_that_is_read_again_sends_nothing() {
     let records: Vec<Sent> = (0..10_000)
         .map(|n| Sent::json(&sms(&format!("e-{n}"), "hello")).at(n % 4))
         .collect();
-    publish(&kafka, "send-intents", &records).await;
+    kafka.publish(&records).await;
     let mut worker = home.start(&setup);
     kafka
         .until_committed_to_the_end("sendonce", "send-intents", 3 * SOON)
@@ -332,9 +314,7 @@ async fn p40_a_whole_topic_that_is_read_again_sends_nothing() {
     // To a group of another name no offset is known: the same as one whose offsets have expired.
     let setup = setup.in_another_group();
     let worker = home.start(&setup);
-    kafka
-        .until_committed_to_the_end(ANOTHER_GROUP, "send-intents", SOON)
-        .await;
+    kafka.until_committed_in_another_group().await;
     let suppressed = worker
         .count("sendonce_suppressed_total", &[("reason", "ledger")])
         .await;

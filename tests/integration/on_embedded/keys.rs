@@ -4,9 +4,7 @@ use sendonce::stub_provider::{Fault, Options};
 use serde_json::json;
 
 use crate::dead_letters::{dead_letters, reasons};
-use crate::product::{
-    ANOTHER_GROUP, Embedded, Home, SOON, STUB_PROFILE, Sent, Setup, patient, publish, sms, via,
-};
+use crate::product::{Embedded, Home, STUB_PROFILE, Sent, Setup, patient, sms, via};
 use crate::scripted::{Act, Gate, Scripted, accepting, answer, refusing};
 use crate::standing::Standing;
 use crate::stub::{Stub, mix};
@@ -27,21 +25,16 @@ async fn p06_one_key_through_503_reset_kill_and_restart_and_another_machine_deri
         .with_profile(&patient(STUB_PROFILE))
         .set("RETRY__BASE", "20ms");
     let home = Home::new(&setup);
-    publish(
-        &kafka,
-        "send-intents",
-        &[Sent::json(&sms("e-1006", "Your code is 482901"))],
-    )
-    .await;
+    kafka
+        .publish(&[Sent::json(&sms("e-1006", "Your code is 482901"))])
+        .await;
 
     let mut worker = home.start(&setup);
     provider.until_seen(3).await;
     worker.kill();
     let setup = setup.in_another_group();
     let worker = home.start(&setup);
-    kafka
-        .until_committed_to_the_end(ANOTHER_GROUP, "send-intents", SOON)
-        .await;
+    kafka.until_committed_in_another_group().await;
     Standing::of(&kafka, &home)
         .scripted(&provider)
         .in_another_group()
@@ -101,18 +94,14 @@ async fn p08_an_event_has_a_key_for_each_channel_and_recipient_and_sources_do_no
         ]
     };
     let both = [fan_out("first"), fan_out("second")].concat();
-    publish(&kafka, "send-intents", &both).await;
+    kafka.publish(&both).await;
     let worker = home.start(&setup);
-    kafka
-        .until_committed_to_the_end("sendonce", "send-intents", SOON)
-        .await;
-    publish(&kafka, "send-intents", &both).await;
+    kafka.until_committed().await;
+    kafka.publish(&both).await;
     worker
         .until_count("sendonce_suppressed_total", &[], 8)
         .await;
-    kafka
-        .until_committed_to_the_end("sendonce", "send-intents", SOON)
-        .await;
+    kafka.until_committed().await;
     let standing = Standing::of(&kafka, &home).scripted(&provider);
     let ledger = standing.holds(worker).await;
 
@@ -154,11 +143,9 @@ async fn p09_whatever_an_event_is_called_its_key_is_short_and_visible_ascii() {
         String::new(),
     ];
     let records: Vec<Sent> = ids.iter().map(|id| Sent::json(&sms(id, "hello"))).collect();
-    publish(&kafka, "send-intents", &records).await;
+    kafka.publish(&records).await;
     let worker = home.start(&setup);
-    kafka
-        .until_committed_to_the_end("sendonce", "send-intents", SOON)
-        .await;
+    kafka.until_committed().await;
     Standing::of(&kafka, &home)
         .scripted(&provider)
         .holds(worker)
@@ -203,11 +190,9 @@ async fn p10_a_stored_error_ends_the_series_and_one_that_is_not_stored_does_not(
         sms("e-1010", "Your code is 482901"),
         via("forgets", sms("e-2010", "Your code is 482901")),
     ];
-    publish(&kafka, "send-intents", &intents.each_ref().map(Sent::json)).await;
+    kafka.publish(&intents.each_ref().map(Sent::json)).await;
     let worker = home.start(&setup);
-    kafka
-        .until_committed_to_the_end("sendonce", "send-intents", SOON)
-        .await;
+    kafka.until_committed().await;
     assert_eq!(
         worker
             .count("sendonce_provider_replays_total", &[("provider", "stub")])
@@ -251,24 +236,21 @@ async fn p12_the_same_id_with_other_content_is_never_sent_and_tells_both_fingerp
     let settled = sms("e-1012", "text A");
     let attempting = sms("e-2012", "slow text A");
     let known_elsewhere = sms("e-3012", "known elsewhere");
-    publish(
-        &kafka,
-        "send-intents",
-        &[&settled, &attempting, &known_elsewhere].map(Sent::json),
-    )
-    .await;
+    kafka
+        .publish(&[&settled, &attempting, &known_elsewhere].map(Sent::json))
+        .await;
     let worker = home.start(&setup);
     let accepted = [("outcome", "accepted")];
     worker
         .until_count("sendonce_outcomes_total", &accepted, 1)
         .await;
     provider.until_seen(3).await;
-    publish(
-        &kafka,
-        "send-intents",
-        &[sms("e-1012", "text B"), sms("e-2012", "slow text B")].map(|intent| Sent::json(&intent)),
-    )
-    .await;
+    kafka
+        .publish(
+            &[sms("e-1012", "text B"), sms("e-2012", "slow text B")]
+                .map(|intent| Sent::json(&intent)),
+        )
+        .await;
     // While A's request hangs, the first B has gone its way, and the second waits.
     let conflicts = [("reason", "payload_conflict")];
     worker
@@ -276,9 +258,7 @@ async fn p12_the_same_id_with_other_content_is_never_sent_and_tells_both_fingerp
         .await;
     worker.until_count("sendonce_records_total", &[], 5).await;
     gate.open();
-    kafka
-        .until_committed_to_the_end("sendonce", "send-intents", SOON)
-        .await;
+    kafka.until_committed().await;
     assert_eq!(
         worker
             .count("sendonce_suspected_duplicates_total", &[])

@@ -3,9 +3,7 @@
 use std::fs;
 use std::time::Duration;
 
-use crate::product::{
-    ANOTHER_GROUP, Embedded, Home, SOON, STUB_PROFILE, Sent, Setup, code, patient, publish, sms,
-};
+use crate::product::{Embedded, Home, SOON, STUB_PROFILE, Sent, Setup, code, patient, sms};
 use crate::scripted::{Act, Scripted, accepting};
 use crate::standing::Standing;
 
@@ -20,7 +18,7 @@ async fn p49_a_second_process_names_the_first_and_a_killed_one_is_followed_at_on
         .with_profile(&patient(STUB_PROFILE))
         .set("RETRY__BASE", "20ms");
     let home = Home::new(&setup);
-    publish(&kafka, "send-intents", &[Sent::json(&sms("e-1", "hello"))]).await;
+    kafka.publish(&[Sent::json(&sms("e-1", "hello"))]).await;
     let mut first = home.start(&setup);
     provider.until_seen(1).await;
 
@@ -46,9 +44,7 @@ async fn p49_a_second_process_names_the_first_and_a_killed_one_is_followed_at_on
         home.path("ledger/lock").exists(),
         "a leftover file is in nobody's way"
     );
-    kafka
-        .until_committed_to_the_end(ANOTHER_GROUP, "send-intents", SOON)
-        .await;
+    kafka.until_committed_in_another_group().await;
     Standing::of(&kafka, &home)
         .scripted(&provider)
         .in_another_group()
@@ -63,7 +59,7 @@ async fn a_ledger_that_cannot_be_used_keeps_the_process_from_starting_and_says_w
     let provider = Scripted::playing([accepting()]).await;
     let setup = Setup::new(&kafka, &provider.url());
     let home = Home::new(&setup);
-    publish(&kafka, "send-intents", &[Sent::json(&sms("e-1", "hello"))]).await;
+    kafka.publish(&[Sent::json(&sms("e-1", "hello"))]).await;
     fs::write(home.path("ledger"), "no directory").unwrap();
     assert_eq!(code(home.start(&setup).ended(SOON).await), UNAVAILABLE);
     let path = home.path("ledger").display().to_string();
@@ -71,9 +67,7 @@ async fn a_ledger_that_cannot_be_used_keeps_the_process_from_starting_and_says_w
 
     fs::remove_file(home.path("ledger")).unwrap();
     let worker = home.start(&setup);
-    kafka
-        .until_committed_to_the_end("sendonce", "send-intents", SOON)
-        .await;
+    kafka.until_committed().await;
     let free = "sendonce_ledger_disk_free_bytes";
     worker.until_count(free, &[], 1).await;
     Standing::of(&kafka, &home)

@@ -5,9 +5,7 @@ use std::time::Duration;
 use sendonce::stub_provider::{Fault, Options};
 
 use crate::dead_letters::{dead_letters, reasons};
-use crate::product::{
-    ANOTHER_GROUP, Embedded, Home, KEYLESS_PROFILE, SOON, Sent, Setup, publish, sms,
-};
+use crate::product::{Embedded, Home, KEYLESS_PROFILE, SOON, Sent, Setup, sms};
 use crate::scripted::{Act, Scripted, accepting, answer};
 use crate::standing::Standing;
 use crate::stub::{Stub, mix};
@@ -70,12 +68,10 @@ async fn without_keys_every_lost_answer_is_looked_up_and_each_message_goes_out_o
     let intents: Vec<_> = (0..40)
         .map(|n| Sent::json(&sms(&format!("e-{n}"), "hello")))
         .collect();
-    publish(&kafka, "send-intents", &intents).await;
+    kafka.publish(&intents).await;
 
     let worker = home.start(&setup);
-    kafka
-        .until_committed_to_the_end("sendonce", "send-intents", SOON)
-        .await;
+    kafka.until_committed().await;
     let looked_up = |finding| [("provider", "stub"), ("finding", finding)];
     let present = worker
         .count("sendonce_lookups_total", &looked_up("present"))
@@ -106,7 +102,7 @@ async fn an_unknown_outcome_of_a_process_that_was_killed_is_looked_up_by_the_nex
     .await;
     let setup = Setup::new(&kafka, &stub.url()).with_profile(&asked(BY_REFERENCE));
     let home = Home::new(&setup);
-    publish(&kafka, "send-intents", &[Sent::json(&sms("e-1", "hello"))]).await;
+    kafka.publish(&[Sent::json(&sms("e-1", "hello"))]).await;
     let mut worker = home.start(&setup);
     stub.until_delivered(1).await;
     worker.kill();
@@ -114,9 +110,7 @@ async fn an_unknown_outcome_of_a_process_that_was_killed_is_looked_up_by_the_nex
 
     let setup = setup.in_another_group();
     let worker = home.start(&setup);
-    kafka
-        .until_committed_to_the_end(ANOTHER_GROUP, "send-intents", SOON)
-        .await;
+    kafka.until_committed_in_another_group().await;
     let standing = Standing::of(&kafka, &home).stub(&stub).in_another_group();
     standing.holds(worker).await;
     assert_eq!(reasons(&dead_letters(&kafka)), []);
@@ -134,12 +128,10 @@ async fn v133_of_equal_texts_to_one_number_each_is_sent_once() {
     let equal: Vec<_> = (0..12)
         .map(|n| Sent::json(&sms(&format!("e-{n}"), "Your order has shipped")))
         .collect();
-    publish(&kafka, "send-intents", &equal).await;
+    kafka.publish(&equal).await;
 
     let worker = home.start(&setup);
-    kafka
-        .until_committed_to_the_end("sendonce", "send-intents", SOON)
-        .await;
+    kafka.until_committed().await;
     Standing::of(&kafka, &home).holds(worker).await;
     assert_eq!(reasons(&dead_letters(&kafka)), []);
     // All requests are the same bytes, so that only their number can tell.
@@ -176,11 +168,9 @@ async fn a_look_up_that_is_refused_proves_no_absence_and_the_outcome_stays_unkno
         Sent::json(&sms("e-1", "lost")),
         Sent::json(&sms("e-2", "hello")),
     ];
-    publish(&kafka, "send-intents", &records).await;
+    kafka.publish(&records).await;
     let worker = home.start(&setup);
-    kafka
-        .until_committed_to_the_end("sendonce", "send-intents", SOON)
-        .await;
+    kafka.until_committed().await;
     let nothing = [("finding", "nothing")];
     assert_eq!(worker.count("sendonce_lookups_total", &nothing).await, 4);
     drop(worker);

@@ -1,6 +1,6 @@
 //! The main job: what is published is sent once, and its offset is committed.
 
-use crate::product::{Embedded, Home, SOON, Sent, Setup, code, publish, sms};
+use crate::product::{Embedded, Home, SOON, Sent, Setup, code, sms};
 use crate::stub::Stub;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -12,21 +12,17 @@ async fn what_is_published_is_sent_once_and_committed_and_a_second_run_sends_not
     let records: Vec<Sent> = (0..50)
         .map(|n| Sent::json(&sms(&format!("e-{n}"), "Your code is 482901")).keyed(&n.to_string()))
         .collect();
-    publish(&kafka, "send-intents", &records).await;
+    kafka.publish(&records).await;
 
     let mut worker = home.start(&setup);
     worker.until_ready().await;
-    kafka
-        .until_committed_to_the_end("sendonce", "send-intents", SOON)
-        .await;
+    kafka.until_committed().await;
     worker.term();
     assert_eq!(code(worker.ended(SOON).await), 0, "{}", home.log());
 
-    publish(&kafka, "send-intents", &records).await;
+    kafka.publish(&records).await;
     let mut worker = home.start(&setup);
-    kafka
-        .until_committed_to_the_end("sendonce", "send-intents", SOON)
-        .await;
+    kafka.until_committed().await;
     worker
         .until_count("sendonce_suppressed_total", &[("reason", "ledger")], 50)
         .await;

@@ -1,7 +1,7 @@
 //! A vendor that nobody has heard of is added by one file: nothing of the product knows it, and it is kept to.
 
 use crate::dead_letters::dead_letters;
-use crate::product::{Embedded, Home, SOON, Sent, Setup, publish, sms};
+use crate::product::{Embedded, Home, Sent, Setup, sms};
 use crate::scripted::{Act, Scripted, Turn, answer};
 use crate::standing::Standing;
 
@@ -97,12 +97,10 @@ async fn a_new_vendor_is_one_file() {
     let home = Home::new(&setup);
     let cases = ["plain", "lost", "nowhere"];
     let records = cases.map(|case| Sent::json(&sms(case, case)));
-    publish(&kafka, "send-intents", &records).await;
+    kafka.publish(&records).await;
 
     let worker = home.start(&setup);
-    kafka
-        .until_committed_to_the_end("sendonce", "send-intents", SOON)
-        .await;
+    kafka.until_committed().await;
     let standing = Standing::of(&kafka, &home).scripted(&provider);
     let ledger = standing.holds(worker).await;
 

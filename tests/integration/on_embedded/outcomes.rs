@@ -1,9 +1,7 @@
 //! Did it go out or not: P01.
 
 use crate::dead_letters::dead_letters;
-use crate::product::{
-    Embedded, Home, KEYLESS_PROFILE, SOON, STUB_PROFILE, Sent, Setup, publish, sms, via,
-};
+use crate::product::{Embedded, Home, KEYLESS_PROFILE, STUB_PROFILE, Sent, Setup, sms, via};
 use crate::scripted::{Act, Scripted, answer};
 use crate::standing::Standing;
 use crate::stub::{Stub, mix};
@@ -36,12 +34,10 @@ async fn p01_an_answer_that_never_came_is_unknown_without_a_key_and_repeated_und
         via("gateway", sms("b", "Your code is 482901")),
         via("keyed", sms("c", "Your code is 482901")),
     ];
-    publish(&kafka, "send-intents", &intents.each_ref().map(Sent::json)).await;
+    kafka.publish(&intents.each_ref().map(Sent::json)).await;
 
     let worker = home.start(&setup);
-    kafka
-        .until_committed_to_the_end("sendonce", "send-intents", SOON)
-        .await;
+    kafka.until_committed().await;
     assert_eq!(worker.count("sendonce_unknown_open", &[]).await, 2);
     let accepted = [("provider", "keyed"), ("outcome", "accepted")];
     assert_eq!(worker.count("sendonce_outcomes_total", &accepted).await, 1);

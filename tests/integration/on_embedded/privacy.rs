@@ -1,7 +1,7 @@
 //! What people see: P53.
 
 use crate::dead_letters::dead_letters;
-use crate::product::{Embedded, Home, SOON, STUB_PROFILE, Sent, Setup, publish, sms, via};
+use crate::product::{Embedded, Home, STUB_PROFILE, Sent, Setup, sms, via};
 use crate::scripted::{Act, Scripted, accepting, answer, refusing};
 use crate::standing::Standing;
 
@@ -72,11 +72,9 @@ async fn p53_no_secret_recipient_or_text_is_in_logs_metrics_headers_output_or_th
         Sent::bytes(unreadable),
         Sent::json(&reused).keyed("in order"),
     ];
-    publish(&kafka, "send-intents", &records).await;
+    kafka.publish(&records).await;
     let worker = home.start(&setup);
-    kafka
-        .until_committed_to_the_end("sendonce", "send-intents", SOON)
-        .await;
+    kafka.until_committed().await;
     let metrics = worker.metrics().await.text().to_owned();
     let standing = Standing::of(&kafka, &home).scripted(&provider);
     standing.holds(worker).await;

@@ -7,7 +7,7 @@ use rdkafka::types::{RDKafkaApiKey, RDKafkaRespErr};
 use sha2::{Digest as _, Sha256};
 
 use crate::dead_letters::{dead_letters, reasons};
-use crate::product::{Embedded, Home, SOON, STUB_PROFILE, Sent, Setup, patient, publish, sms};
+use crate::product::{Embedded, Home, STUB_PROFILE, Sent, Setup, patient, sms};
 use crate::scripted::{Act, Gate, Scripted, answer, refusing};
 use crate::standing::Standing;
 
@@ -45,9 +45,7 @@ async fn p42_a_large_intent_is_set_aside_whole_and_one_too_large_for_that_by_its
         sent.expect("an acknowledgement");
     }
     let worker = home.start(&setup);
-    kafka
-        .until_committed_to_the_end("sendonce", "send-intents", SOON)
-        .await;
+    kafka.until_committed().await;
     let rejected = [("reason", "rejected")];
     assert_eq!(
         worker.count("sendonce_dead_letters_total", &rejected).await,
@@ -114,7 +112,7 @@ async fn what_the_broker_refuses_for_good_is_set_aside_with_no_less_of_its_recor
             .headed("traceparent", "00-ab")
     };
     let records = cases.each_ref().map(|(text, _)| record(text));
-    publish(&kafka, "send-intents", &records).await;
+    kafka.publish(&records).await;
     let worker = home.start(&setup);
     provider.until_seen(3).await;
     for (done, ((_, refusals), (_, gate))) in (1..).zip(cases.iter().zip(&gates)) {
@@ -125,9 +123,7 @@ async fn what_the_broker_refuses_for_good_is_set_aside_with_no_less_of_its_recor
             .until_count("sendonce_dead_letters_total", &[], done)
             .await;
     }
-    kafka
-        .until_committed_to_the_end("sendonce", "send-intents", SOON)
-        .await;
+    kafka.until_committed().await;
     let standing = Standing::of(&kafka, &home).scripted(&provider);
     standing.holds(worker).await;
 

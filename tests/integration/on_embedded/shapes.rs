@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use crate::dead_letters::{dead_letters, reasons};
-use crate::product::{Embedded, Home, SOON, Sent, Setup, publish, sms};
+use crate::product::{Embedded, Home, Sent, Setup, sms};
 use crate::standing::Standing;
 use crate::stub::Stub;
 
@@ -38,11 +38,9 @@ async fn p55_the_outbox_shapes_are_sent_alike_and_what_asks_for_nothing_is_ignor
         Sent::default().headed("id", "a tombstone"),
         Sent::json(&inner),
     ];
-    publish(&kafka, "send-intents", &records).await;
+    kafka.publish(&records).await;
     let worker = home.start(&setup);
-    kafka
-        .until_committed_to_the_end("sendonce", "send-intents", SOON)
-        .await;
+    kafka.until_committed().await;
     for reason in ["deletion", "heartbeat", "tombstone"] {
         let ignored = worker
             .count("sendonce_ignored_total", &[("reason", reason)])
@@ -104,11 +102,9 @@ async fn p57_cloudevents_are_read_in_either_mode_and_a_source_is_part_of_the_ide
         structured("two sources", "/orders", mime),
         structured("two sources", "/refunds", mime),
     ];
-    publish(&kafka, "send-intents", &records).await;
+    kafka.publish(&records).await;
     let worker = home.start(&setup);
-    kafka
-        .until_committed_to_the_end("sendonce", "send-intents", SOON)
-        .await;
+    kafka.until_committed().await;
     let standing = Standing::of(&kafka, &home).stub(&stub);
     let ledger = standing.holds(worker).await;
     for id in [
@@ -163,11 +159,9 @@ async fn p58_clear_numbers_are_sent_once_in_one_spelling_and_none_is_guessed() {
         .map(|(id, typed, _)| to(id, typed))
         .chain(unclear.iter().map(|(id, typed)| to(id, typed)))
         .collect();
-    publish(&kafka, "send-intents", &records).await;
+    kafka.publish(&records).await;
     let worker = home.start(&setup);
-    kafka
-        .until_committed_to_the_end("sendonce", "send-intents", SOON)
-        .await;
+    kafka.until_committed().await;
     assert_eq!(
         worker.count("sendonce_suppressed_total", &[]).await,
         1,

@@ -5,10 +5,8 @@ use std::time::Duration;
 use rdkafka::types::{RDKafkaApiKey, RDKafkaRespErr};
 use rustix::process::Signal;
 
-use crate::product::{
-    Embedded, Home, SOON, STUB_PROFILE, Sent, Setup, code, patient, publish, sms,
-};
-use crate::scripted::{Act, Gate, Scripted, accepting, answer};
+use crate::product::{Embedded, Home, SOON, STUB_PROFILE, Sent, Setup, code, patient, sms};
+use crate::scripted::{Gate, Scripted, accepting, accepting_after};
 use crate::standing::Standing;
 use crate::stub::Stub;
 use crate::waiting::until;
@@ -25,7 +23,7 @@ fn events(count: usize) -> Vec<Sent> {
 async fn a_partition_that_was_paused_at_its_limits_is_read_again_by_the_next_tenure() {
     let kafka = Embedded::with_partitions(1);
     let gate = Gate::closed();
-    let held = Act::AnswerAfter(gate.clone(), answer("201 Created", "", r#"{"id":"m"}"#)).taking();
+    let held = accepting_after(&gate);
     let provider = Scripted::playing([held]).await;
     let setup = Setup::new(&kafka, &provider.url())
         .with_profile(&patient(STUB_PROFILE))
@@ -34,7 +32,7 @@ async fn a_partition_that_was_paused_at_its_limits_is_read_again_by_the_next_ten
         .set("KAFKA__PROPERTIES__MAX_POLL_INTERVAL_MS", "4000")
         .set("KAFKA__SPAN_MAX", "2");
     let home = Home::new(&setup);
-    publish(&kafka, "send-intents", &events(5)).await;
+    kafka.publish(&events(5)).await;
     let worker = home.start(&setup);
     provider.until_seen(2).await;
     let paused = |log: &String| log.contains("too much is uncommitted: the partition is paused");
@@ -52,9 +50,7 @@ async fn a_partition_that_was_paused_at_its_limits_is_read_again_by_the_next_ten
         .until_count("sendonce_rebalances_total", &kind("assigned"), 2)
         .await;
     gate.open();
-    kafka
-        .until_committed_to_the_end("sendonce", "send-intents", SOON)
-        .await;
+    kafka.until_committed().await;
     let standing = Standing::of(&kafka, &home).scripted(&provider);
     standing.holds(worker).await;
     assert_eq!(provider.seen().len(), 5);
@@ -67,7 +63,7 @@ async fn the_last_commit_is_tried_again_when_it_is_refused() {
     // All that is settled is left to the last commit.
     let setup = Setup::new(&kafka, &stub.url()).set("KAFKA__COMMIT_INTERVAL", "60s");
     let home = Home::new(&setup);
-    publish(&kafka, "send-intents", &events(20)).await;
+    kafka.publish(&events(20)).await;
     let mut worker = home.start(&setup);
     worker
         .until_count("sendonce_outcomes_total", &[("outcome", "accepted")], 20)
@@ -90,7 +86,7 @@ async fn a_beginning_that_was_chosen_is_committed_before_anything_is_read_and_ou
     let provider = Scripted::playing([accepting()]).await;
     let setup = Setup::new(&kafka, &provider.url());
     let home = Home::new(&setup);
-    publish(&kafka, "send-intents", &events(3)).await;
+    kafka.publish(&events(3)).await;
     // The first commit of it is refused, so that it is left to those that follow.
     let commits = RDKafkaApiKey::OffsetCommit;
     kafka.cluster().request_errors(commits, &[REFUSED]);
@@ -101,16 +97,11 @@ async fn a_beginning_that_was_chosen_is_committed_before_anything_is_read_and_ou
     worker.kill();
     assert!(home.log().contains("was not committed in time"));
 
-    publish(
-        &kafka,
-        "send-intents",
-        &[Sent::json(&sms("meanwhile", "hello"))],
-    )
-    .await;
-    let worker = home.start_with(&setup, &latest);
     kafka
-        .until_committed_to_the_end("sendonce", "send-intents", SOON)
+        .publish(&[Sent::json(&sms("meanwhile", "hello"))])
         .await;
+    let worker = home.start_with(&setup, &latest);
+    kafka.until_committed().await;
     assert_eq!(worker.count("sendonce_records_total", &[]).await, 1);
     assert_eq!(provider.seen().len(), 1, "what came while nobody ran");
     assert!(provider.seen()[0].body.contains("hello"));

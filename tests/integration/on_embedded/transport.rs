@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::dead_letters::{dead_letters, reasons};
 use crate::product::{
-    Embedded, Home, KEYLESS_PROFILE, SOON, STUB_PROFILE, Sent, Setup, free_port, publish, sms, via,
+    Embedded, Home, KEYLESS_PROFILE, STUB_PROFILE, Sent, Setup, free_port, sms, via,
 };
 use crate::scripted::{Act, Scripted, accepting, answer, refusing};
 use crate::standing::Standing;
@@ -58,11 +58,9 @@ async fn p14_a_connection_that_ends_as_we_write_makes_no_duplicate_with_a_key_or
         events("plain-resets", 5),
         events("plain-refused", 2),
     ];
-    publish(&kafka, "send-intents", &records.concat()).await;
+    kafka.publish(&records.concat()).await;
     let worker = home.start(&setup);
-    kafka
-        .until_committed_to_the_end("sendonce", "send-intents", SOON)
-        .await;
+    kafka.until_committed().await;
     let ended = async |provider: &str, outcome: &str| {
         let labels = [("provider", provider), ("outcome", outcome)];
         worker.count("sendonce_outcomes_total", &labels).await
@@ -123,11 +121,9 @@ async fn p17_redirects_are_not_followed_and_interim_answers_are_no_answers() {
     let setup = Setup::new(&kafka, &provider.url());
     let home = Home::new(&setup);
     let records = ["login", "slash", "interim", "417"].map(|text| Sent::json(&sms(text, text)));
-    publish(&kafka, "send-intents", &records).await;
+    kafka.publish(&records).await;
     let worker = home.start(&setup);
-    kafka
-        .until_committed_to_the_end("sendonce", "send-intents", SOON)
-        .await;
+    kafka.until_committed().await;
     let standing = Standing::of(&kafka, &home).scripted(&provider);
     let ledger = standing.holds(worker).await;
 
@@ -191,16 +187,11 @@ async fn p19_a_body_that_is_cut_packed_endless_or_no_json_changes_no_acceptance(
         .set("LOG__LEVEL", "debug");
     let home = Home::new(&setup);
     let cases = ["(i)", "(ii)", "(iii)", "(iv)", "(v)", "(vi)", "(vii)"];
-    publish(
-        &kafka,
-        "send-intents",
-        &cases.map(|case| Sent::json(&sms(case, case))),
-    )
-    .await;
-    let worker = home.start(&setup);
     kafka
-        .until_committed_to_the_end("sendonce", "send-intents", SOON)
+        .publish(&cases.map(|case| Sent::json(&sms(case, case))))
         .await;
+    let worker = home.start(&setup);
+    kafka.until_committed().await;
     let absent = worker.count("sendonce_message_ids_absent_total", &[]).await;
     let standing = Standing::of(&kafka, &home).scripted(&provider);
     let ledger = standing.holds(worker).await;
@@ -259,16 +250,11 @@ async fn p20_an_acceptance_without_an_id_is_one_and_is_counted() {
     let setup = Setup::new(&kafka, &provider.url()).with_profile(&profile);
     let home = Home::new(&setup);
     let cases = ["in a header", "nowhere", "location", "in an object"];
-    publish(
-        &kafka,
-        "send-intents",
-        &cases.map(|case| Sent::json(&sms(case, case))),
-    )
-    .await;
-    let worker = home.start(&setup);
     kafka
-        .until_committed_to_the_end("sendonce", "send-intents", SOON)
+        .publish(&cases.map(|case| Sent::json(&sms(case, case))))
         .await;
+    let worker = home.start(&setup);
+    kafka.until_committed().await;
     let absent = worker
         .count("sendonce_message_ids_absent_total", &[("provider", "stub")])
         .await;
@@ -316,16 +302,11 @@ async fn p23_no_attempt_is_made_before_the_wait_that_a_429_names() {
     let setup = Setup::new(&kafka, &provider.url()).set("RETRY__BASE", "100ms");
     let home = Home::new(&setup);
     let cases = ["seconds", "decimal", "twice", "date", "no number"];
-    publish(
-        &kafka,
-        "send-intents",
-        &cases.map(|case| Sent::json(&sms(case, case))),
-    )
-    .await;
-    let worker = home.start(&setup);
     kafka
-        .until_committed_to_the_end("sendonce", "send-intents", SOON)
+        .publish(&cases.map(|case| Sent::json(&sms(case, case))))
         .await;
+    let worker = home.start(&setup);
+    kafka.until_committed().await;
     Standing::of(&kafka, &home)
         .scripted(&provider)
         .holds(worker)

@@ -141,3 +141,43 @@ async fn a_start_at_a_moment_begins_with_the_first_record_of_that_moment_or_late
     seen.sort();
     assert_eq!(seen, ["new in the other", "one hour old", "two hours old"]);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_topic_that_is_made_anew_under_a_running_worker_is_read_from_its_beginning() {
+    let Some(kafka) = shared() else { return };
+    let place = Place::new(kafka, "made-anew", 1).await;
+    let provider = Scripted::playing([accepting()]).await;
+    let setup = place
+        .setup(&provider.url())
+        .with_profile(&patient(STUB_PROFILE))
+        .set(
+            "KAFKA__PROPERTIES__TOPIC_METADATA_REFRESH_INTERVAL_MS",
+            "1000",
+        );
+    let home = Home::new(&setup);
+    let before: Vec<Sent> = (0..5).map(|n| text(&format!("before {n}"))).collect();
+    place.publish(&before).await;
+    let mut worker = home.start(&setup);
+    place.until_committed_to_the_end().await;
+
+    let admin: AdminClient<DefaultClientContext> = kafka.client().create().expect("an admin");
+    let deleted = admin.delete_topics(&["made-anew"], &AdminOptions::new());
+    for deleted in deleted.await.expect("an answer") {
+        deleted.expect("it is deleted");
+    }
+    kafka.until_led("made-anew", 0).await;
+    kafka.create_topics(&[("made-anew", 1)]).await;
+    let after: Vec<Sent> = (0..3).map(|n| text(&format!("after {n}"))).collect();
+    place.publish(&after).await;
+    provider.until_seen(8).await;
+    place.until_committed_to_the_end().await;
+    assert_eq!(place.committed(), [Some(3)]);
+    worker.term();
+    assert_eq!(code(worker.ended(SOON).await), 0, "{}", home.log());
+    let told = seen(&provider);
+    assert_eq!(
+        told.iter().filter(|text| text.starts_with("after")).count(),
+        3
+    );
+    assert_eq!(told.len(), 8, "each once");
+}
