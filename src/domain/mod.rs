@@ -19,4 +19,5 @@ pub mod record;
 pub mod render;
 pub mod retry;
 pub mod retry_after;
+pub mod segments;
 pub mod time;

@@ -9,6 +9,7 @@ use regex::bytes::Regex;
 use super::pointer::Pointer;
 use super::rule::{StatusSet, read_pointer, read_regex, read_scope};
 use super::section::Section;
+use super::template::{Compiler, Text};
 use crate::domain::attempt::WaitScope;
 use crate::domain::retry_after::Form;
 
@@ -214,8 +215,43 @@ fn read_wait(section: Section<'_>) -> Option<WaitSource> {
     })
 }
 
-/// Reads `[limits]`.
-pub(super) fn read_limits(section: Section<'_>) -> Limits {
+/// How many SMS an intent may take.
+#[derive(Debug)]
+pub struct SegmentsLimit {
+    /// The most that are sent.
+    pub max: u32,
+    /// The text that is cut into them.
+    pub(in crate::domain) text: Text,
+}
+
+/// Reads `[limits.segments]`.
+pub(super) fn read_segments(
+    section: &Section<'_>,
+    compiler: &Compiler<'_>,
+) -> Option<SegmentsLimit> {
+    let section = section.section("segments")?;
+    for key in ["max", "text"] {
+        if !section.has(key) {
+            section.missing(key);
+        }
+    }
+    let max = section.number("max", 1..=255);
+    let text = section.text("text").map(|source| {
+        let text = compiler.text(&section.path_of("text"), source);
+        if text.literal().is_some() {
+            section.fault("text", "has no hole: every intent would count the same");
+        }
+        text
+    });
+    section.close();
+    Some(SegmentsLimit {
+        max: max?,
+        text: text?,
+    })
+}
+
+/// Reads `[limits]`; the caller has read `segments` and closes the section.
+pub(super) fn read_limits(section: &Section<'_>) -> Limits {
     let limits = Limits {
         concurrency: section.number("concurrency", 1..=100_000),
         rate_per_second: section.number("rate_per_second", 1..=1_000_000),
@@ -224,6 +260,5 @@ pub(super) fn read_limits(section: Section<'_>) -> Limits {
     if limits.burst.is_some() && limits.rate_per_second.is_none() {
         section.fault("burst", "means nothing without rate_per_second");
     }
-    section.close();
     limits
 }

@@ -7,7 +7,7 @@ use super::*;
 const EXAMPLE: &str = include_str!("../../../config/provider-example.toml");
 
 /// Every place in `value`, under its key path: `visit` may put something else there.
-fn every_place(value: &toml::Value, path: &str, visit: &mut impl FnMut(&str)) {
+pub(super) fn every_place(value: &toml::Value, path: &str, visit: &mut impl FnMut(&str)) {
     match value {
         toml::Value::Table(table) => {
             for (name, member) in table {
@@ -33,6 +33,11 @@ fn every_place(value: &toml::Value, path: &str, visit: &mut impl FnMut(&str)) {
 
 /// The example with `change` made to the value at `place`.
 fn changed(place: &str, change: &dyn Fn(&mut toml::Value)) -> String {
+    changed_in(EXAMPLE, place, change)
+}
+
+/// A profile's text with `change` made to the value at `place`.
+pub(super) fn changed_in(text: &str, place: &str, change: &dyn Fn(&mut toml::Value)) -> String {
     fn descend(
         value: &mut toml::Value,
         path: &str,
@@ -60,9 +65,9 @@ fn changed(place: &str, change: &dyn Fn(&mut toml::Value)) -> String {
             | toml::Value::Datetime(_) => {}
         }
     }
-    let mut example: toml::Value = toml::Value::Table(EXAMPLE.parse().unwrap());
-    descend(&mut example, "", place, change);
-    toml::to_string(&example).unwrap()
+    let mut whole: toml::Value = toml::Value::Table(text.parse().unwrap());
+    descend(&mut whole, "", place, change);
+    toml::to_string(&whole).unwrap()
 }
 
 #[test]

@@ -82,3 +82,42 @@ fn a_get_carries_no_body() {
     );
     assert_eq!(faults_of(&without), Vec::<String>::new());
 }
+
+#[test]
+fn a_limit_of_sms_counts_a_text_of_the_intent() {
+    let faults = |limit: &str| faults_of(&format!("{BASE}\n[limits.segments]\n{limit}\n"));
+    assert_eq!(
+        faults("max = 1\ntext = '{{ content.text }}'"),
+        Vec::<String>::new()
+    );
+    for (limit, fault) in [
+        ("max = 1", "limits.segments.text: is missing"),
+        ("text = '{{ to }}'", "limits.segments.max: is missing"),
+        (
+            "max = 0\ntext = '{{ to }}'",
+            "limits.segments.max: expected a whole number, 1 to 255",
+        ),
+        (
+            "max = 256\ntext = '{{ to }}'",
+            "limits.segments.max: expected a whole number, 1 to 255",
+        ),
+        (
+            "max = 1\ntext = 'a'",
+            "limits.segments.text: has no hole: every intent would count the same",
+        ),
+        (
+            "max = 1\ntext = '{{ body }}'",
+            "limits.segments.text: body names nothing that a profile can read",
+        ),
+        (
+            "max = 1\ntext = '{{ to }}'\nper = 1",
+            "limits.segments.per: is no field of a profile",
+        ),
+    ] {
+        assert!(
+            faults(limit).contains(&fault.to_owned()),
+            "{limit}: {:?}",
+            faults(limit)
+        );
+    }
+}

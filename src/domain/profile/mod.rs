@@ -11,6 +11,8 @@ mod expression;
 mod impossible_tests;
 mod key;
 mod lookup;
+#[cfg(test)]
+mod mutation_tests;
 mod pointer;
 mod request;
 mod rule;
@@ -27,7 +29,7 @@ use toml::Table;
 use url::Url;
 
 pub use self::answer_places::{
-    Accepted, ErrorCode, IdSource, Limits, WaitPlace, WaitSource, WithoutId,
+    Accepted, ErrorCode, IdSource, Limits, SegmentsLimit, WaitPlace, WaitSource, WithoutId,
 };
 pub use self::credentials::{Auth, SecretRef};
 pub use self::key::{
@@ -44,6 +46,7 @@ pub(in crate::domain) use self::request::{BodyShape, UrlShape};
 pub(in crate::domain) use self::template::{FormField, FormValue, Node, Part, Text};
 
 use self::section::{Faults, Section, join};
+use self::template::Compiler;
 use super::idempotency_key::ProfileHash;
 
 /// One operation of one vendor.
@@ -70,6 +73,8 @@ pub struct Profile {
     pub waits: Vec<WaitSource>,
     /// How much at a time.
     pub limits: Limits,
+    /// How many SMS an intent may take.
+    pub segments: Option<SegmentsLimit>,
     /// How to ask whether a message was taken; absent where the provider cannot be asked.
     pub lookup: Option<Lookup>,
     /// Values that belong to this installation and are no secrets: an account's id, a region.
@@ -268,10 +273,16 @@ fn read(faults: &Faults, table: &Table) -> Option<Profile> {
         .map(answer_places::read_error_code)
         .unwrap_or_default();
     let waits = answer_places::read_waits(&top);
-    let limits = top
-        .section("limits")
-        .map(answer_places::read_limits)
-        .unwrap_or_default();
+    let compiler = Compiler {
+        faults,
+        settings: &settings,
+    };
+    let (mut limits, mut segments) = (Limits::default(), None);
+    if let Some(section) = top.section("limits") {
+        limits = answer_places::read_limits(&section);
+        segments = answer_places::read_segments(&section, &compiler);
+        section.close();
+    }
     let lookup = top
         .section("lookup")
         .and_then(|section| lookup::read(section, &settings));
@@ -298,6 +309,7 @@ fn read(faults: &Faults, table: &Table) -> Option<Profile> {
         error_code,
         waits,
         limits,
+        segments,
         lookup,
         settings,
         binding: None,

@@ -17,6 +17,7 @@ use super::profile::{
     BodyShape, FormField, FormValue, Found, Hole, Names, NoValue, Node, Part, Place, Pointer,
     Profile, Text, UrlShape, short, text_of,
 };
+use super::segments::segments;
 
 /// A request, complete but for its credentials.
 #[derive(Clone)]
@@ -77,6 +78,9 @@ pub enum RenderProblem {
     /// The value is empty, or `.` or `..`, in the path of a URL, and would lead elsewhere.
     #[error("the value cannot stand in a URL's path")]
     NotInPath,
+    /// The text takes more SMS than the profile allows.
+    #[error("too_long")]
+    TooLong,
     /// The profile has settings that have not been bound to values.
     #[error("the profile's settings have no values")]
     Unbound,
@@ -86,7 +90,7 @@ pub enum RenderProblem {
 ///
 /// # Errors
 ///
-/// The first leaf that cannot be filled. Such an intent is malformed for this provider: a retry would not help.
+/// The first leaf that cannot be filled, or a text that takes too many SMS. Such an intent is malformed for this provider: a retry would not help.
 pub fn render(
     profile: &Profile,
     intent: &Intent,
@@ -106,6 +110,12 @@ pub fn render(
         },
         wire_key: wire_key.as_deref().unwrap_or_default(),
     };
+    if let Some(limit) = &profile.segments
+        && let Some(text) = renderer.leaf_text(&limit.text)?
+        && segments(&text) > limit.max
+    {
+        return Err(fault("limits.segments", RenderProblem::TooLong));
+    }
     let request = &profile.request;
     let url = renderer.url(&request.url)?;
     let body = match &request.body {

@@ -90,6 +90,29 @@ fn a_sole_expression_keeps_its_type_and_mixed_text_is_text() {
 }
 
 #[test]
+fn p59_a_text_of_too_many_sms_is_not_rendered_and_one_that_fits_goes_out_as_it_is() {
+    let profile = |text: &str| {
+        let limit = format!("[limits.segments]\nmax = 2\ntext = \"{text}\"");
+        Profile::parse(&format!("{BASE}\n{limit}")).unwrap()
+    };
+    let of = |length: usize| intent(&format!(r#"{{"text": "{}"}}"#, "a".repeat(length)));
+    let whole = profile("{{ content.text }}");
+    assert!(render(&whole, &of(306), &key()).is_ok());
+    let refused = render(&whole, &of(307), &key()).unwrap_err();
+    assert_eq!(refused.problem, RenderProblem::TooLong);
+    assert_eq!(refused.to_string(), "limits.segments: too_long");
+    // What is counted is what the provider is sent, a sender's addition included.
+    let signed = profile("{{ content.text }} - Yours");
+    assert!(render(&signed, &of(298), &key()).is_ok());
+    assert!(render(&signed, &of(299), &key()).is_err());
+    let optional = profile("{{ content.other | default(none) }}");
+    assert!(
+        render(&optional, &of(9_999), &key()).is_ok(),
+        "nothing to count"
+    );
+}
+
+#[test]
 fn a_text_can_be_cut() {
     assert_eq!(
         json_body(

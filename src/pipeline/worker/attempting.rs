@@ -12,7 +12,7 @@ use crate::domain::intent::Intent;
 use crate::domain::ledger_entry::{Fact, Rendering, Standing, Story, Subject};
 use crate::domain::offset_tracker::{Persisted, Settlement};
 use crate::domain::profile::Profile;
-use crate::domain::render::{RenderedRequest, render};
+use crate::domain::render::{RenderProblem, RenderedRequest, render};
 use crate::domain::time::Timestamp;
 use crate::telemetry::metrics::Outcome;
 
@@ -137,8 +137,9 @@ impl Crew {
                         Some(request) => request,
                         None => match self.render(case, intent, story.as_deref()) {
                             Ok(rendered) => request.insert(rendered),
-                            Err(detail) => {
-                                return self.cannot_render(job, intent, case, story, &detail).await;
+                            Err((reason, detail)) => {
+                                let why = (reason, detail.as_str());
+                                return self.cannot_render(job, intent, case, story, why).await;
                             }
                         },
                     };
@@ -237,13 +238,25 @@ impl Crew {
         case: &Case,
         intent: &Intent,
         story: Option<&Story>,
-    ) -> Result<RenderedRequest, String> {
+    ) -> Result<RenderedRequest, (Reason, String)> {
         let pinned = story.and_then(|story| story.rendering.as_ref());
-        let key = case.subject.key.as_ref().ok_or("no_key")?;
-        let request = render(&case.profile, intent, key).map_err(|fault| fault.to_string())?;
+        let malformed = |detail: String| (Reason::Malformed, detail);
+        let key = case.subject.key.as_ref();
+        let key = key.ok_or_else(|| malformed("no_key".to_owned()))?;
+        let request = render(&case.profile, intent, key).map_err(|fault| match fault.problem {
+            RenderProblem::TooLong => (Reason::TooLarge, fault.problem.to_string()),
+            RenderProblem::Undefined
+            | RenderProblem::Absent
+            | RenderProblem::Failed
+            | RenderProblem::NotText
+            | RenderProblem::NotJson
+            | RenderProblem::NotInHeader
+            | RenderProblem::NotInPath
+            | RenderProblem::Unbound => malformed(fault.to_string()),
+        })?;
         match pinned {
             Some(rendering) if rendering.request != request.fingerprint => {
-                Err("request_changed".to_owned())
+                Err(malformed("request_changed".to_owned()))
             }
             Some(_) | None => Ok(request),
         }
@@ -255,7 +268,7 @@ impl Crew {
         intent: &Intent,
         case: &Case,
         story: Option<Arc<Story>>,
-        detail: &str,
+        (reason, detail): (Reason, &str),
     ) -> Result<Settlement, Stopped> {
         tracing::error!(
             event_id = &*intent.event_id.0, provider = %case.account.name, detail,
@@ -271,8 +284,7 @@ impl Crew {
                     Some(key) => About::intent(intent, key),
                     None => About::default(),
                 };
-                self.set_record_aside(job, &about, Reason::Malformed, detail)
-                    .await
+                self.set_record_aside(job, &about, reason, detail).await
             }
         }
     }

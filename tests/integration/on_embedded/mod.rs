@@ -11,6 +11,7 @@ mod new_vendor;
 mod outcomes;
 mod panicking;
 mod privacy;
+mod segments;
 mod set_aside;
 mod shapes;
 mod tenures;
