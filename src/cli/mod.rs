@@ -10,7 +10,6 @@ pub mod publish;
 pub mod run;
 mod stage;
 pub mod stub_provider;
-mod tokens;
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};

@@ -11,5 +11,6 @@ pub mod places;
 pub mod service;
 pub mod tenure;
 pub mod tenures;
+pub mod tokens;
 pub mod upkeep;
 pub mod worker;

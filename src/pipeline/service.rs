@@ -13,7 +13,7 @@ use crate::adapters::admin;
 use crate::adapters::clock::Clock;
 use crate::adapters::kafka::consumer::{GroupConsumer, StartAt};
 use crate::adapters::kafka::dead_letters::DeadLetters;
-use crate::adapters::kafka::oauth::{TokenEndpoint, TokenSource};
+use crate::adapters::kafka::oauth::TokenSource;
 use crate::adapters::kafka::survey::Survey;
 use crate::adapters::kafka::{client, topics};
 use crate::adapters::ledger::sled_store::{FlushReport, LedgerOptions, OpenError, SledLedger};
@@ -27,6 +27,7 @@ use super::committer::Committer;
 use super::depth::Depth;
 use super::intake::{self, Ended, Intake, IntakeLimits};
 use super::tenures::Tenures;
+use super::tokens;
 use super::upkeep::Upkeep;
 use super::worker::{self, Crew, Reading};
 
@@ -140,7 +141,8 @@ fn begin(config: &Config, start_at: StartAt, runtime: &Runtime) -> Result<Servic
         }
     }
 
-    let tokens = token_source(config, runtime)?;
+    let tokens = tokens::source(&config.kafka, runtime.handle())
+        .map_err(|error| RunError::Config(format!("kafka.oauth: {error}")))?;
     let partitions = topic_partitions(config, &tokens, runtime)?;
     let record_max = config.intents.size_max.saturating_add(DEAD_LETTER_ROOM);
     let dead_letters = DeadLetters::new(
@@ -366,26 +368,6 @@ fn open_ledger(
         })),
     };
     Ok(SledLedger::open(options, clock.now())?)
-}
-
-fn token_source(config: &Config, runtime: &Runtime) -> Result<TokenSource, RunError> {
-    let Some(oauth) = &config.kafka.oauth else {
-        return Ok(TokenSource::none());
-    };
-    let endpoint = TokenEndpoint {
-        url: oauth.token_url.clone(),
-        client_id: oauth.client_id.clone(),
-        client_secret: oauth.client_secret.expose().to_owned(),
-        scope: oauth.scope.clone().unwrap_or_default(),
-    };
-    let http = crate::adapters::provider::plain_client()
-        .map_err(|error| RunError::Config(format!("kafka.oauth: {error}")))?;
-    Ok(TokenSource::new(
-        endpoint,
-        http,
-        runtime.handle().clone(),
-        Clock::wall,
-    ))
 }
 
 /// Sees to it that the topics are there. Returns the number of partitions of the dead-letter topic.

@@ -8,8 +8,8 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use crate::adapters::kafka::client;
 use crate::adapters::kafka::survey::{Survey, TopicShape};
 use crate::cli::findings::Findings;
-use crate::cli::tokens;
 use crate::config::{Config, spans};
+use crate::pipeline::tokens;
 
 /// What a dead letter carries beyond its record, in bytes: our headers and the batch around it.
 const DEAD_LETTER_ROOM: usize = 32 * 1024;

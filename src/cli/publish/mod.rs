@@ -14,9 +14,9 @@ use crate::config::Config;
 use crate::domain::intent::Intent;
 use crate::domain::intent::decode::{Decoded, IntakeRules, RecordView, decode};
 use crate::domain::intent::refusal::Fault;
+use crate::pipeline::tokens;
 
 use super::exit::{Exit, UsageError};
-use super::tokens;
 use lines::Lines;
 
 mod lines;

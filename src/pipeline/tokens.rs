@@ -1,10 +1,10 @@
-//! Decides where a subcommand's tokens for Kafka come from.
+//! Decides where tokens for Kafka come from: for the service, and for subcommands that ask or publish.
 
 use tokio::runtime::Handle;
 
 use crate::adapters::clock::Clock;
 use crate::adapters::kafka::oauth::{TokenEndpoint, TokenSource};
-use crate::adapters::provider::plain_client;
+use crate::adapters::provider::{ClientFault, plain_client};
 use crate::config::KafkaConfig;
 
 /// The tokens that the configuration asks for. `runtime` must have threads of its own: tokens are waited for on librdkafka's.
@@ -12,7 +12,7 @@ use crate::config::KafkaConfig;
 /// # Errors
 ///
 /// When the system's certificates cannot be read.
-pub(super) fn source(kafka: &KafkaConfig, runtime: &Handle) -> anyhow::Result<TokenSource> {
+pub fn source(kafka: &KafkaConfig, runtime: &Handle) -> Result<TokenSource, ClientFault> {
     let Some(oauth) = &kafka.oauth else {
         return Ok(TokenSource::none());
     };
