@@ -7,6 +7,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+pub mod breaker;
 pub mod fault;
 pub mod intents;
 pub mod kafka;
@@ -22,6 +23,7 @@ pub mod service;
 pub mod spans;
 
 pub use crate::domain::dead_letter::HeaderFamily;
+use breaker::BreakerConfig;
 pub use fault::{Fault, Faults, Origin};
 use intents::IntentsConfig;
 pub use kafka::{KafkaConfig, Ordering};
@@ -50,6 +52,8 @@ pub struct Config {
     pub ledger: LedgerConfig,
     /// Budget, backoff and waits.
     pub retry: RetryConfig,
+    /// When a provider counts as down.
+    pub breaker: BreakerConfig,
     /// Limits of what is in flight.
     pub dispatch: DispatchConfig,
     /// Who sends what.
@@ -134,6 +138,7 @@ impl Config {
         let keys = root.section("keys", KeysConfig::read);
         let ledger = root.section("ledger", LedgerConfig::read);
         let retry = root.section("retry", RetryConfig::read);
+        let breaker = root.section("breaker", BreakerConfig::read);
         let providers = ProvidersConfig::read(root);
         let shutdown = root.section("shutdown", ShutdownConfig::read);
         let admin = root.section("admin", AdminConfig::read);
@@ -155,6 +160,7 @@ impl Config {
             keys: keys?,
             ledger: ledger?,
             retry: retry?,
+            breaker: breaker?,
             dispatch: dispatch?,
             providers: providers?,
             shutdown: shutdown?,

@@ -66,6 +66,7 @@ impl fmt::Display for Verdict {
 
 /// What an answer says beside its verdict.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(into = "WrittenFlags", try_from = "WrittenFlags")]
 pub struct Flags {
     /// The provider answered from its memory of this key.
     pub replay: bool,
@@ -77,6 +78,53 @@ pub struct Flags {
     pub burned: bool,
     /// No rule and no status default caught it: counted, and the verdict is unknown.
     pub unmatched: bool,
+    /// The provider as a whole was failing (`breaker`): the attempt used no budget.
+    pub outage: bool,
+}
+
+/// The flags as the ledger has them: five bytes. What was added since the first version lies in the upper bits of the
+/// first byte, which were zero then, so that what was written then reads as it did.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+struct WrittenFlags {
+    first: u8,
+    id_absent: bool,
+    last_word: bool,
+    burned: bool,
+    unmatched: bool,
+}
+
+const REPLAY_BIT: u8 = 1;
+const OUTAGE_BIT: u8 = 1 << 1;
+
+impl From<Flags> for WrittenFlags {
+    fn from(flags: Flags) -> Self {
+        let bit = |flag: bool, bit: u8| if flag { bit } else { 0 };
+        Self {
+            first: bit(flags.replay, REPLAY_BIT) | bit(flags.outage, OUTAGE_BIT),
+            id_absent: flags.id_absent,
+            last_word: flags.last_word,
+            burned: flags.burned,
+            unmatched: flags.unmatched,
+        }
+    }
+}
+
+impl TryFrom<WrittenFlags> for Flags {
+    type Error = &'static str;
+
+    fn try_from(written: WrittenFlags) -> Result<Self, Self::Error> {
+        if written.first & !(REPLAY_BIT | OUTAGE_BIT) != 0 {
+            return Err("a flag of a later version");
+        }
+        Ok(Self {
+            replay: written.first & REPLAY_BIT != 0,
+            id_absent: written.id_absent,
+            last_word: written.last_word,
+            burned: written.burned,
+            unmatched: written.unmatched,
+            outage: written.first & OUTAGE_BIT != 0,
+        })
+    }
 }
 
 /// Whom a wait holds up.
@@ -149,4 +197,32 @@ pub struct Classified {
     pub provider_code: Option<String>,
     /// Why, in one word of ours from a closed set of short labels (`read_timeout`, `dns`, `stored_error` …); never provider text.
     pub detail: &'static str,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(flags: Flags) -> Vec<u8> {
+        postcard::to_allocvec(&flags).unwrap()
+    }
+
+    #[test]
+    fn flags_are_written_as_in_the_first_version_and_what_came_later_lies_in_bits_that_were_free() {
+        let replay = Flags {
+            replay: true,
+            unmatched: true,
+            ..Flags::default()
+        };
+        assert_eq!(written(replay), [1, 0, 0, 0, 1]);
+        let outage = Flags {
+            outage: true,
+            ..replay
+        };
+        assert_eq!(written(outage), [3, 0, 0, 0, 1]);
+        for flags in [Flags::default(), replay, outage] {
+            assert_eq!(postcard::from_bytes(&written(flags)), Ok(flags));
+        }
+        assert!(postcard::from_bytes::<Flags>(&[4, 0, 0, 0, 0]).is_err());
+    }
 }

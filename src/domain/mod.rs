@@ -3,6 +3,7 @@
 
 pub mod account_gate;
 pub mod attempt;
+pub mod breaker;
 pub mod classify;
 pub mod dead_letter;
 pub mod dispatch;

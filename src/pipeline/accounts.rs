@@ -1,16 +1,21 @@
 //! The providers' accounts: where requests go, on what terms, and whether they may go now.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use tokio::sync::Notify;
+
+use crate::adapters::clock::{BootMoment, Clock};
 use crate::adapters::ledger::{Ledger, LedgerError};
 use crate::adapters::provider::ProviderClient;
 use crate::config::Config;
 use crate::config::providers::ProviderConfig;
 use crate::config::secret::References;
-use crate::domain::account_gate::{AccountGate, Passage};
+use crate::domain::account_gate::{AccountAnswer, AccountGate};
 use crate::domain::attempt::{Classified, Verdict};
+use crate::domain::breaker::{BreakerRules, BreakerState, Change, Refusal, Signal, Ticket};
+use crate::domain::classify::Answer;
 use crate::domain::dispatch::{KeyTerms, LookupTerms, Terms};
 use crate::domain::idempotency_key::ProfileHash;
 use crate::domain::intent::Intent;
@@ -21,7 +26,11 @@ use crate::telemetry::metrics::{Metrics, ProviderMetrics};
 use crate::telemetry::troubles::Troubles;
 
 use super::explained::Explained;
-use super::places::Places;
+use super::places::{Place, Places, ReadOrder};
+
+/// The least and the longest that the one at the gate waits before it looks again.
+const TICK: Duration = Duration::from_millis(1);
+const LOOK_AGAIN: Duration = Duration::from_secs(30);
 
 /// All accounts, and which one an intent goes to.
 pub struct Accounts {
@@ -45,14 +54,26 @@ pub struct Account {
     pub client: ProviderClient,
     /// What is counted of it.
     pub metrics: ProviderMetrics,
-    /// Whether it may be asked.
-    pub gate: Mutex<AccountGate>,
+    gate: Mutex<AccountGate>,
+    /// When the gate's time began.
+    opened: BootMoment,
+    /// Who stands at the gate: one at a time.
+    head: Arc<Places>,
+    /// Something has changed for the one at the gate.
+    changed: Notify,
     /// Message ids that the ledger explains; kept only once a look-up needs them.
     pub explained: Explained,
     /// What was not accepted lately.
     pub troubles: Mutex<Troubles>,
     /// Profiles that rendered what is still open, by hash.
     pub versions: Mutex<HashMap<ProfileHash, Arc<Profile>>>,
+}
+
+/// Leave to start one attempt, with its place among the requests in flight.
+pub struct Pass {
+    account: Arc<Account>,
+    ticket: Option<Ticket>,
+    place: Option<Place>,
 }
 
 /// Why an account cannot be opened.
@@ -167,6 +188,7 @@ impl Account {
             .or(own)
             .unwrap_or(usize::MAX)
             .min(config.dispatch.concurrency);
+        metrics.circuit(BreakerState::Closed);
         Ok(Self {
             name: Arc::clone(name),
             profile_hash: profile.hash(),
@@ -174,7 +196,10 @@ impl Account {
             requests: Places::new(concurrency),
             client,
             metrics,
-            gate: Mutex::default(),
+            gate: Mutex::new(AccountGate::new(rules(config))),
+            opened: BootMoment::now(),
+            head: Places::new(1),
+            changed: Notify::new(),
             explained: Explained::default(),
             troubles: Mutex::default(),
             versions: Mutex::default(),
@@ -187,25 +212,43 @@ impl Account {
         with_profile(profile, &self.terms)
     }
 
-    /// Whether an attempt may start now.
-    pub fn ask(&self, now: Timestamp) -> Passage {
-        let span = self.terms.request_span + self.terms.transport_bound;
-        self.gate().ask(now, span)
+    /// Waits for leave to start one attempt: until the account may be asked and has a place for a request. Nobody holds a
+    /// place while he waits for the account.
+    ///
+    /// Who was read first goes first; but `outages`, how often the intent has found the provider down, goes before that, so
+    /// that probes are shared out.
+    pub async fn admit(self: &Arc<Self>, order: ReadOrder, outages: u32) -> Pass {
+        if outages > 0 {
+            self.with_gate(|gate, _| gate.was_down());
+        }
+        let turn = ReadOrder(order.0.saturating_add(u64::from(outages) << 48));
+        let _head = self.head.take(turn).await;
+        loop {
+            let changed = self.changed.notified();
+            let place = self.requests.take(order).await;
+            let asked = self.with_gate(|gate, now| gate.ask(now));
+            let wait = match asked {
+                Ok(ticket) => {
+                    return Pass {
+                        account: Arc::clone(self),
+                        ticket: Some(ticket),
+                        place: Some(place),
+                    };
+                }
+                Err(Refusal::Until(moment)) => moment.since(self.moment()),
+                // Whoever has the ticket gives it back by its answer, or by being dropped.
+                Err(Refusal::UntilAnswered) => LOOK_AGAIN,
+            };
+            drop(place);
+            tokio::select! {
+                () = changed => {}
+                // In slices: the timer stands still while the machine sleeps.
+                () = tokio::time::sleep(wait.clamp(TICK, LOOK_AGAIN)) => {}
+            }
+        }
     }
 
-    /// Whether it is closed to everyone for now.
-    pub fn is_closed(&self, now: Timestamp) -> bool {
-        self.gate().is_closed(now)
-    }
-
-    /// Takes note of an answer for the account as a whole.
-    pub fn answered(&self, classified: &Classified, now: Timestamp) {
-        let interval = self.terms.pace.probe_interval;
-        self.gate()
-            .answered(classified.verdict, classified.wait, now, interval);
-    }
-
-    /// Takes note of an answer. Tells what was not accepted since the last telling, at most once a minute.
+    /// Takes note of a verdict. Tells what was not accepted since the last telling, at most once a minute.
     pub fn trouble(
         &self,
         verdict: Verdict,
@@ -239,8 +282,88 @@ impl Account {
         Ok(profile)
     }
 
-    fn gate(&self) -> MutexGuard<'_, AccountGate> {
-        self.gate.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The gate's own time, by a clock that does not step.
+    fn moment(&self) -> Timestamp {
+        Timestamp::EPOCH.plus(self.opened.elapsed())
+    }
+
+    fn with_gate<T>(&self, act: impl FnOnce(&mut AccountGate, Timestamp) -> T) -> T {
+        let now = self.moment();
+        let mut gate = self.gate.lock().unwrap_or_else(PoisonError::into_inner);
+        let done = act(&mut gate, now);
+        self.metrics.circuit(gate.state());
+        done
+    }
+
+    fn tell(&self, change: Change) {
+        match change {
+            Change::Opened(cause) => {
+                self.metrics.circuit_opened(cause);
+                tracing::warn!(
+                    provider = %self.name, %cause,
+                    "the provider counts as down: intents wait, and one probe at a time finds out when it is back"
+                );
+            }
+            Change::Recovering => tracing::info!(
+                provider = %self.name,
+                "a probe went well: more are let through"
+            ),
+            Change::FellBack(cause) => {
+                self.metrics.circuit_opened(cause);
+                tracing::warn!(provider = %self.name, %cause, "the provider is down again");
+            }
+            Change::Closed => tracing::info!(provider = %self.name, "the provider is back"),
+        }
+    }
+}
+
+impl Pass {
+    /// Gives the place for a request back, before the answer is recorded.
+    pub fn leave_place(&mut self) {
+        self.place = None;
+    }
+
+    /// Takes note of what its attempt came to for the account as a whole. Returns whether the attempt is not to be held
+    /// against its intent, because the provider as a whole is failing.
+    pub fn answered(self, answer: &Answer, classified: &Classified, clock: &Clock) -> bool {
+        let told = AccountAnswer {
+            signal: Signal::of(answer, classified),
+            wait: classified.wait,
+        };
+        self.note(told, clock)
+    }
+
+    /// Takes note of a look-up's answer, likewise.
+    pub fn looked_up(self, answer: &Answer, clock: &Clock) -> bool {
+        let told = AccountAnswer {
+            signal: Signal::of_lookup(answer),
+            wait: None,
+        };
+        self.note(told, clock)
+    }
+
+    fn note(mut self, told: AccountAnswer, clock: &Clock) -> bool {
+        let Some(ticket) = self.ticket.take() else {
+            return false;
+        };
+        let jitter = clock.jitter();
+        let noted = self
+            .account
+            .with_gate(|gate, now| gate.answered(ticket, told, now, jitter));
+        self.account.changed.notify_one();
+        if let Some(change) = noted.change {
+            self.account.tell(change);
+        }
+        noted.spares
+    }
+}
+
+impl Drop for Pass {
+    fn drop(&mut self) {
+        if let Some(ticket) = self.ticket.take() {
+            self.account.with_gate(|gate, _| gate.unused(ticket));
+            self.account.changed.notify_one();
+        }
     }
 }
 
@@ -257,6 +380,17 @@ fn resolved(profile: &Profile) -> Result<BTreeMap<String, String>, String> {
         }
     }
     Ok(settings)
+}
+
+fn rules(config: &Config) -> BreakerRules {
+    BreakerRules {
+        answers: config.breaker.answers,
+        window: config.breaker.window,
+        share_percent: config.breaker.share_percent,
+        in_row: config.breaker.in_row,
+        first_probe: config.breaker.first_probe,
+        probe_interval: config.retry.probe_interval,
+    }
 }
 
 fn terms(config: &Config, profile: &Profile) -> Terms {

@@ -145,6 +145,36 @@ pub const MESSAGE_IDS_ABSENT: Declared = Declared {
 };
 
 /// See `help`.
+pub const PROVIDER_CIRCUIT: Declared = Declared {
+    name: "sendonce_provider_circuit",
+    help: "1 at the state of the provider's circuit, else 0. Open: it counts as down, and nothing is sent but a probe from time to time. Half-open: that it is back is being found out.",
+    unit: "0 or 1",
+    labels: &[
+        PROVIDER,
+        Label {
+            name: "state",
+            values: "closed, open, half_open",
+        },
+    ],
+    kind: Kind::Gauge,
+};
+
+/// See `help`.
+pub const PROVIDER_CIRCUIT_OPENED: Declared = Declared {
+    name: "sendonce_provider_circuit_opened_total",
+    help: "How often the provider's circuit has opened, by the failure that made it. Probes that fail do not count.",
+    unit: "openings",
+    labels: &[
+        PROVIDER,
+        Label {
+            name: "reason",
+            values: "dns, connect, tls, timeout, broken, server_error, misconfigured, account_hold",
+        },
+    ],
+    kind: Kind::Counter,
+};
+
+/// See `help`.
 pub const SUPPRESSED: Declared = Declared {
     name: "sendonce_suppressed_total",
     help: "Records that came again and were not sent again: settled before (ledger), or settled while this one waited (in_flight).",
@@ -383,6 +413,8 @@ pub const ALL: &[Declared] = &[
     UNMATCHED_ANSWERS,
     LOOKUPS,
     MESSAGE_IDS_ABSENT,
+    PROVIDER_CIRCUIT,
+    PROVIDER_CIRCUIT_OPENED,
     SUPPRESSED,
     PROVIDER_REPLAYS,
     SUSPECTED_DUPLICATES,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use crate::http::get;
+use crate::http::{client, get};
 use crate::product::SOON;
 use crate::waiting::until;
 use sendonce::stub_provider::{Fault, FaultMix, Options, serve};
@@ -48,7 +48,14 @@ impl Stub {
 
     /// One with these options.
     pub async fn start(options: Options) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        Self::at(
+            TcpListener::bind("127.0.0.1:0").await.expect("a port"),
+            options,
+        )
+    }
+
+    /// The same at a place that has been there before it.
+    pub fn at(listener: TcpListener, options: Options) -> Self {
         let address = listener.local_addr().expect("an address");
         let (alive, ended) = oneshot::channel();
         tokio::spawn(async move {
@@ -69,6 +76,18 @@ impl Stub {
     /// Its base URL.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
+    }
+
+    /// From now on it meets its clients with these faults.
+    pub async fn change_faults(&self, faults: &[(Fault, f64)]) {
+        let body = serde_json::to_vec(&mix(faults)).expect("a mix");
+        let answer = client()
+            .post(format!("{}/admin/faults", self.url()))
+            .body(body)
+            .send()
+            .await
+            .expect("an answer");
+        assert!(answer.status().is_success(), "{answer:?}");
     }
 
     /// What happened under each key.

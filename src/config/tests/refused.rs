@@ -79,6 +79,12 @@ const CASES: &[&str] = &[
     "[retry]\nin_progress_max = 0",
     "[retry]\nin_progress_wait = \"1ms\"",
     "[retry]\nprobe_interval = \"-1s\"",
+    // [breaker]
+    "[breaker]\nanswers = 0",
+    "[breaker]\nwindow = \"10ms\"",
+    "[breaker]\nshare_percent = 101",
+    "[breaker]\nin_row = 0",
+    "[breaker]\nfirst_probe = \"0s\"",
     // Who sends what.
     "[dispatch]\nconcurrency = 0",
     "[routes]\nsms = \"\"",

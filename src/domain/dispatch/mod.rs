@@ -12,7 +12,7 @@ mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::attempt::{Classified, Verdict, Withheld};
+use super::attempt::{Classified, Flags, Verdict, Withheld};
 use super::dead_letter::Reason;
 use super::ledger_entry::{Answered, AttemptId, DeadCause, Standing, Story};
 use super::retry::Pace;
@@ -37,7 +37,7 @@ pub struct Terms {
     pub request_span: Duration,
     /// How long after its deadline the kernel may still deliver what was handed to it.
     pub transport_bound: Duration,
-    /// Attempts of one round that may end not sent, throttled or unknown.
+    /// Attempts of one round that may end not sent, throttled or unknown, those of a provider that was down apart.
     pub budget: u32,
     /// Polls of one round that may end in progress.
     pub in_progress_max: u32,
@@ -262,9 +262,16 @@ fn interrupted(
     now: Timestamp,
     jitter: UnitFraction,
 ) -> Answered {
+    // Whoever died while he probed a provider that was down has not used the intent's budget either.
+    let outage = series
+        .last_answer()
+        .is_some_and(|before| before.flags.outage);
     Answered {
         verdict: Verdict::Unknown,
-        flags: Default::default(),
+        flags: Flags {
+            outage,
+            ..Flags::default()
+        },
         heard: false,
         status: None,
         provider_code: None,
@@ -326,12 +333,13 @@ impl<'a> Series<'a> {
         u32::try_from(count).unwrap_or(u32::MAX)
     }
 
-    /// The budget used so far. What we withheld ourselves uses none: the number of attempts alone bounds it.
+    /// The budget used so far. What we withheld ourselves uses none, nor what failed because the provider as a whole was
+    /// down: the number of attempts alone bounds these.
     fn spent(&self) -> u32 {
-        self.count(|answer| is_failure(answer) && !is_withheld(answer))
+        self.count(|answer| is_failure(answer) && !is_withheld(answer) && !answer.flags.outage)
     }
 
-    /// The failures so far, those that were withheld among them: the longer a series fails, the longer its waits.
+    /// The failures so far, those that used no budget among them: the longer a series fails, the longer its waits.
     fn failures(&self) -> u32 {
         self.count(is_failure)
     }

@@ -351,6 +351,16 @@ impl Story {
             .any(|answer| matches!(answer.verdict, Verdict::Unknown | Verdict::InProgress))
     }
 
+    /// How many attempts of any round found the provider as a whole down.
+    pub fn outages(&self) -> u32 {
+        let outages = self
+            .attempts
+            .values()
+            .filter_map(|facts| facts.answered.as_ref())
+            .filter(|answer| answer.flags.outage);
+        u32::try_from(outages.count()).unwrap_or(u32::MAX)
+    }
+
     /// The earliest start of any attempt: the key's window runs from here.
     pub fn first_start(&self) -> Option<Started> {
         self.attempts

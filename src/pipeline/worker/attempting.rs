@@ -3,9 +3,8 @@
 use std::sync::Arc;
 
 use crate::adapters::clock::BootMoment;
-use crate::domain::account_gate::Passage;
 use crate::domain::attempt::{Classified, Flags, Verdict, Wait, Withheld};
-use crate::domain::classify::{Circumstances, classify, is_alarm};
+use crate::domain::classify::{Answer, Circumstances, classify, is_alarm};
 use crate::domain::dead_letter::Reason;
 use crate::domain::dispatch::{self, Limits, Step, Terms};
 use crate::domain::intent::Intent;
@@ -16,8 +15,7 @@ use crate::domain::render::{RenderProblem, RenderedRequest, render};
 use crate::domain::time::Timestamp;
 use crate::telemetry::metrics::Outcome;
 
-use super::super::accounts::Account;
-use super::super::places::Place;
+use super::super::accounts::{Account, Pass};
 use super::setting_aside::About;
 use super::{Crew, Job, Stopped};
 
@@ -52,7 +50,7 @@ impl Crew {
         mut story: Option<Arc<Story>>,
     ) -> Result<Settlement, Stopped> {
         let mut request: Option<RenderedRequest> = None;
-        let mut place: Option<Place> = None;
+        let mut pass: Option<Pass> = None;
         let mut proof: Option<Persisted> = None;
         loop {
             let (now, jitter) = (self.parts.clock.now(), self.parts.clock.jitter());
@@ -70,7 +68,7 @@ impl Crew {
                     return Ok(Settlement::Persisted(proof));
                 }
                 Step::Wait { until } => {
-                    place = None;
+                    pass = None;
                     self.pause_until(&job.tenure, until).await?;
                 }
                 Step::Conclude { id, answer } => {
@@ -84,7 +82,7 @@ impl Crew {
                     (story, proof) = (Some(known), Some(durable));
                 }
                 Step::LookUp { round, detail } => {
-                    place = None;
+                    pass = None;
                     let Some(asked) = &story else {
                         return Err(Stopped::StoryMoved);
                     };
@@ -123,16 +121,10 @@ impl Crew {
                     if job.tenure.is_over() {
                         return Err(Stopped::TenureOver);
                     }
-                    let Some(ready) = place.take() else {
-                        place = Some(self.place(job, case).await?);
+                    let Some(ready) = pass.take() else {
+                        pass = self.pass(job, case, story.as_deref()).await?;
                         continue;
                     };
-                    if let Passage::ClosedUntil(until) = case.account.ask(now) {
-                        drop(ready);
-                        self.pause_until(&job.tenure, until.plus(self.spread(until.since(now))))
-                            .await?;
-                        continue;
-                    }
                     let request = match &request {
                         Some(request) => request,
                         None => match self.render(case, intent, story.as_deref()) {
@@ -165,7 +157,7 @@ impl Crew {
         story: Option<Arc<Story>>,
         request: &RenderedRequest,
         next: &Next,
-        place: Place,
+        mut pass: Pass,
     ) -> Result<(Arc<Story>, Persisted), Stopped> {
         let account = &case.account;
         let first = story.as_ref().is_none_or(|story| story.attempts.is_empty());
@@ -192,9 +184,9 @@ impl Crew {
         let started = self.parts.clock.now();
         let terms = &case.terms;
         let leave = dispatch::may_send(&story, terms, &case.limits, next.deadline, started);
-        let (classified, heard) = match leave {
-            Err(reason) => (withheld(reason), true),
-            Ok(()) if job.tenure.is_over() => (withheld(Withheld::TenureOver), true),
+        let (mut classified, answer) = match leave {
+            Err(reason) => (withheld(reason), None),
+            Ok(()) if job.tenure.is_over() => (withheld(Withheld::TenureOver), None),
             Ok(()) => {
                 // Its time begins now, after the flush, and never ends after what was recorded.
                 let end = BootMoment::after(terms.request_span).min(latest);
@@ -204,16 +196,17 @@ impl Crew {
                     now: self.parts.clock.now(),
                     wait_max: self.parts.wait_max,
                 };
-                (
-                    classify(&case.profile, &answer, &circumstances),
-                    answer.is_heard(),
-                )
+                let classified = classify(&case.profile, &answer, &circumstances);
+                (classified, Some(answer))
             }
         };
-        drop(place);
+        pass.leave_place();
 
         let now = self.parts.clock.now();
-        account.answered(&classified, now);
+        let heard = answer.as_ref().is_none_or(Answer::is_heard);
+        if let Some(answer) = &answer {
+            classified.flags.outage = pass.answered(answer, &classified, &self.parts.clock);
+        }
         self.count_attempt(job, case, &classified, first, now.since(started));
         let jitter = self.parts.clock.jitter();
         let answer = dispatch::answered(&classified, heard, &story, terms, now, jitter);
@@ -225,10 +218,35 @@ impl Crew {
             .await
     }
 
-    /// Leave to make a request: the account has so many at once.
-    pub(super) async fn place(&self, job: &Job, case: &Case) -> Result<Place, Stopped> {
+    /// Leave to start an attempt, or `None` once the intent's own time is over.
+    async fn pass(
+        &self,
+        job: &Job,
+        case: &Case,
+        story: Option<&Story>,
+    ) -> Result<Option<Pass>, Stopped> {
+        let expiry = async {
+            match case.limits.expires_at {
+                Some(end) => self.pause_until(&job.tenure, end).await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
-            place = case.account.requests.take(job.order) => Ok(place),
+            pass = self.admitted(job, case, story) => pass.map(Some),
+            expired = expiry => expired.map(|()| None),
+        }
+    }
+
+    /// Leave to ask the account for something, as soon as it may be asked.
+    pub(super) async fn admitted(
+        &self,
+        job: &Job,
+        case: &Case,
+        story: Option<&Story>,
+    ) -> Result<Pass, Stopped> {
+        let outages = story.map_or(0, Story::outages);
+        tokio::select! {
+            pass = case.account.admit(job.order, outages) => Ok(pass),
             () = job.tenure.over() => Err(Stopped::TenureOver),
         }
     }

@@ -2,7 +2,6 @@
 //! again, as often as the budget of attempts allows; then the outcome stays unknown.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::adapters::clock::BootMoment;
 use crate::domain::dispatch;
@@ -29,8 +28,9 @@ impl Crew {
         let Some(lookup) = &case.profile.lookup else {
             return Ok(None);
         };
-        for asked in 0..case.terms.budget {
-            let finding = self.ask_once(job, intent, case, story, lookup).await?;
+        let mut asked = 0;
+        while asked < case.terms.budget {
+            let (finding, spared) = self.ask_once(job, intent, case, story, lookup).await?;
             case.account.metrics.looked_up(&finding);
             let event_id = case.subject.event_id.as_deref();
             tracing::info!(event_id, position = %job.record.position, provider = %case.account.name, finding = finding.name(),
@@ -52,6 +52,7 @@ impl Crew {
                 return Ok(known);
             }
             let backoff = case.terms.pace.backoff.wait(asked, jitter);
+            asked += u32::from(!spared);
             let pause = match finding {
                 Finding::NotYet => lookup.delay.max(backoff),
                 Finding::Nothing(_) | Finding::Present(_) | Finding::Absent => backoff,
@@ -61,6 +62,7 @@ impl Crew {
         Ok(None)
     }
 
+    /// What one look-up found, and whether it is not to be held against the intent because the provider is down.
     async fn ask_once(
         &self,
         job: &Job,
@@ -68,48 +70,50 @@ impl Crew {
         case: &Case,
         story: &Story,
         lookup: &Lookup,
-    ) -> Result<Finding, Stopped> {
+    ) -> Result<(Finding, bool), Stopped> {
+        let nothing = |why| Ok((Finding::Nothing(why), false));
         let Some(key) = &case.subject.key else {
-            return Ok(Finding::Nothing("no_key"));
+            return nothing("no_key");
         };
         let rendered = match render_lookup(&case.profile, intent, key) {
             Ok(rendered) => rendered,
             Err(fault) => {
                 tracing::error!(provider = %case.account.name, %fault, "a look-up cannot be rendered");
-                return Ok(Finding::Nothing("cannot_render"));
+                return nothing("cannot_render");
             }
         };
         let ambiguous = lookup.is_ambiguous(intent.reference.is_some());
         if ambiguous && !self.read_explained(case).await {
-            return Ok(Finding::Nothing("ledger_unreadable"));
+            return nothing("ledger_unreadable");
         }
-        // An account that is closed to sends is not asked either; nothing is lost by waiting.
-        while case.account.is_closed(self.parts.clock.now()) {
-            self.pause(&job.tenure, Duration::from_secs(1)).await?;
+        // An account that is closed to sends is not asked either; nothing is lost by waiting, unless it is for too long.
+        let pass = self.admitted(job, case, Some(story)).await?;
+        let begun = story
+            .first_start()
+            .map_or(story.updated_at, |start| start.at);
+        if self.parts.clock.now() >= begun.plus(lookup.keeps) {
+            return nothing("too_late");
         }
-        let place = self.place(job, case).await?;
         let deadline = BootMoment::after(case.terms.request_span);
         let answer = case.account.client.send(&rendered.request, deadline).await;
-        drop(place);
+        let spared = pass.looked_up(&answer, &self.parts.clock);
         let explained = |id: &str| case.account.explained.explains(id);
         let question = Question {
             ours: &rendered.ours,
-            first_start: story
-                .first_start()
-                .map_or(story.updated_at, |start| start.at),
+            first_start: begun,
             explained: ambiguous.then_some(&explained),
         };
         let finding = judge(lookup, &answer, &question);
         if ambiguous && case.account.explained.is_on_its_way(&rendered.ours) {
-            return Ok(Finding::Nothing("equal_on_its_way"));
+            return nothing("equal_on_its_way");
         }
         if ambiguous
             && let Finding::Present(Some(id)) = &finding
             && !case.account.explained.claim(id)
         {
-            return Ok(Finding::Nothing("claimed"));
+            return nothing("claimed");
         }
-        Ok(finding)
+        Ok((finding, spared))
     }
 
     /// Counts the attempt as on its way, where a look-up for another intent could take it for that one's.

@@ -296,15 +296,6 @@ impl Crew {
         }
     }
 
-    /// What is added to a wait that many share, so that they do not come back in lockstep: up to a tenth of it, and up to
-    /// a second.
-    fn spread(&self, wait: Duration) -> Duration {
-        self.parts
-            .clock
-            .jitter()
-            .of((wait / 10).max(Duration::from_secs(1)))
-    }
-
     /// Waits until that moment by the wall clock, unless the tenure ends before.
     async fn pause_until(&self, tenure: &Tenure, until: Timestamp) -> Result<(), Stopped> {
         loop {

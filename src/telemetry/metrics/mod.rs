@@ -16,6 +16,7 @@ use registering::{ProviderFamilies, Registering, members};
 use super::declared;
 use super::duplicate_window::{DuplicateWindow, Totals};
 use crate::domain::attempt::Verdict;
+use crate::domain::breaker::{BreakerState, Cause};
 use crate::domain::dead_letter::Reason;
 use crate::domain::intent::decode::IgnoredReason;
 use crate::domain::position::TopicPartition;
@@ -105,6 +106,8 @@ pub struct ProviderMetrics {
     suspected: IntCounter,
     attempt_duration: Histogram,
     send_latency: Histogram,
+    circuit: Members<BreakerState, IntGauge>,
+    circuit_opened: Members<Cause, IntCounter>,
 }
 
 /// One series for each member of a closed set.
@@ -324,6 +327,18 @@ impl ProviderMetrics {
     pub fn attempt(&self, verdict: Verdict, took: Duration) {
         count(&self.attempts, verdict);
         self.attempt_duration.observe(took.as_secs_f64());
+    }
+
+    /// Its circuit stands so.
+    pub fn circuit(&self, now: BreakerState) {
+        for (state, gauge) in self.circuit.iter() {
+            gauge.set(i64::from(*state == now));
+        }
+    }
+
+    /// Its circuit has opened.
+    pub fn circuit_opened(&self, cause: Cause) {
+        count(&self.circuit_opened, cause);
     }
 
     /// No rule and no default caught an answer.

@@ -8,6 +8,7 @@ use prometheus::{
 
 use super::{Members, MetricsError, Outcome, ProviderMetrics};
 use crate::domain::attempt::Verdict;
+use crate::domain::breaker::{BreakerState, Cause};
 use crate::domain::reconcile::Finding;
 use crate::telemetry::declared::{self, Declared, Kind};
 
@@ -22,6 +23,8 @@ pub(super) struct ProviderFamilies {
     suspected: IntCounterVec,
     attempt_duration: HistogramVec,
     send_latency: HistogramVec,
+    circuit: IntGaugeVec,
+    circuit_opened: IntCounterVec,
 }
 
 impl ProviderFamilies {
@@ -36,6 +39,8 @@ impl ProviderFamilies {
             suspected: new.counters(&declared::SUSPECTED_DUPLICATES)?,
             attempt_duration: new.histograms(&declared::ATTEMPT_DURATION)?,
             send_latency: new.histograms(&declared::SEND_LATENCY)?,
+            circuit: new.gauges(&declared::PROVIDER_CIRCUIT)?,
+            circuit_opened: new.counters(&declared::PROVIDER_CIRCUIT_OPENED)?,
         })
     }
 
@@ -72,6 +77,14 @@ impl ProviderFamilies {
             send_latency: self
                 .send_latency
                 .get_metric_with_label_values(&[provider])?,
+            circuit: members(
+                BreakerState::ALL.map(|state| (state, state.name())),
+                |name| self.circuit.get_metric_with_label_values(&[provider, name]),
+            )?,
+            circuit_opened: members(Cause::ALL.map(|cause| (cause, cause.name())), |name| {
+                self.circuit_opened
+                    .get_metric_with_label_values(&[provider, name])
+            })?,
         })
     }
 }

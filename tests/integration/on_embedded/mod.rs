@@ -8,6 +8,7 @@ mod ledger_directory;
 mod looking_up;
 mod main_job;
 mod new_vendor;
+mod outages;
 mod outcomes;
 mod panicking;
 mod privacy;

@@ -37,7 +37,10 @@ async fn p14_a_connection_that_ends_as_we_write_makes_no_duplicate_with_a_key_or
         .provider("plain-resets", KEYLESS_PROFILE, &plain_resets.url())
         .provider("plain-refused", KEYLESS_PROFILE, &nobody)
         .set("RETRY__BASE", "10ms")
-        .set("RETRY__CAP", "100ms");
+        .set("RETRY__CAP", "100ms")
+        // Two intents alone with a provider that is not there are to come to the end of their budgets.
+        .set("BREAKER__ANSWERS", "1000")
+        .set("BREAKER__IN_ROW", "1000");
     let home = Home::new(&setup);
     // One Kafka key a provider: each event comes when the connection has gone idle.
     let events = |provider: &str, count: usize| -> Vec<Sent> {

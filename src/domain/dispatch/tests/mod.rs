@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use proptest::prelude::*;
 use uuid::Uuid;
 
-use super::super::attempt::{Flags, Wait, WaitScope};
+use super::super::attempt::{Wait, WaitScope};
 use super::super::idempotency_key::{
     IdempotencyKey, IntentFingerprint, ProfileHash, RequestFingerprint,
 };
@@ -325,6 +325,47 @@ fn the_budget_counts_what_was_not_sent_throttled_or_unknown_and_nothing_else() {
             "a story stays small enough to be written"
         );
     }
+}
+
+#[test]
+fn what_failed_while_the_provider_was_down_uses_no_budget_but_is_bounded() {
+    let outage = Flags {
+        outage: true,
+        ..Flags::default()
+    };
+    for verdict in [Verdict::NotSent, Verdict::Unknown] {
+        let spared = Came::To(verdict, true, outage);
+        let mut came = vec![heard(verdict); 7];
+        came.extend(vec![spared.clone(); 80]);
+        assert_eq!(after(&keyed(), &came), "start 88");
+        came.push(heard(verdict));
+        let end = after(&keyed(), &came);
+        assert!(end.ends_with("(budget)"), "{end}");
+        let end = after(&keyed(), &vec![spared; 120]);
+        assert!(
+            end.ends_with("(attempts)") || end.ends_with("(window_closed)"),
+            "{end}"
+        );
+    }
+}
+
+#[test]
+fn a_probe_whose_maker_died_uses_no_budget_and_any_other_attempt_does() {
+    let concluded = |outage| {
+        let flags = Flags {
+            outage,
+            ..Flags::default()
+        };
+        let told = Told::nothing()
+            .attempt(&keyed(), at(0), &Came::To(Verdict::Unknown, true, flags))
+            .attempt(&keyed(), at(60), &Came::ToNothing);
+        let Step::Conclude { answer, .. } = told.next(&keyed(), &limits(), at(120)) else {
+            panic!("an attempt that nobody answered");
+        };
+        answer.flags.outage
+    };
+    assert!(concluded(true));
+    assert!(!concluded(false));
 }
 
 #[test]

@@ -1,0 +1,169 @@
+//! Decides whether a provider's account may be asked now: not while the provider wants the account as a whole to wait, not
+//! while its circuit is open. It does not know who waits for it, nor in which order they go.
+//!
+//! Its moments are those of a clock that never steps; where they begin does not matter.
+
+use std::time::Duration;
+
+use super::attempt::{Wait, WaitScope};
+use super::breaker::{Breaker, BreakerRules, BreakerState, Noted, Refusal, Signal, Ticket};
+use super::time::{Timestamp, UnitFraction};
+
+/// One account's gate.
+#[derive(Debug)]
+pub struct AccountGate {
+    breaker: Breaker,
+    paused_until: Option<Timestamp>,
+}
+
+/// An answer, as far as it concerns the account as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AccountAnswer {
+    /// What it says of the provider.
+    pub signal: Signal,
+    /// The wait that the provider asked for.
+    pub wait: Option<Wait>,
+}
+
+impl AccountGate {
+    /// An open one, closed when these rules say so.
+    pub fn new(rules: BreakerRules) -> Self {
+        Self {
+            breaker: Breaker::new(rules),
+            paused_until: None,
+        }
+    }
+
+    /// Takes note that, by an intent's story, the provider was down when it was last asked.
+    pub fn was_down(&mut self) {
+        self.breaker.was_down();
+    }
+
+    /// Leave to start one attempt now, or what to wait for.
+    pub fn ask(&mut self, now: Timestamp) -> Result<Ticket, Refusal> {
+        if let Some(until) = self.paused_until {
+            if until > now {
+                return Err(Refusal::Until(until));
+            }
+            self.paused_until = None;
+        }
+        self.breaker.ask(now)
+    }
+
+    /// Takes back a ticket that was not used.
+    pub fn unused(&mut self, ticket: Ticket) {
+        self.breaker.unused(ticket);
+    }
+
+    /// Takes note of what the attempt of `ticket` came to. A pause of the whole account is never shortened, and jitter
+    /// makes it longer, so that the instances of a group do not come back in the same moment.
+    pub fn answered(
+        &mut self,
+        ticket: Ticket,
+        answer: AccountAnswer,
+        now: Timestamp,
+        jitter: UnitFraction,
+    ) -> Noted {
+        let AccountAnswer { signal, wait } = answer;
+        if let Some(Wait {
+            at_least,
+            scope: WaitScope::Account,
+            unit_doubt: _,
+        }) = wait
+        {
+            let spread = jitter.of((at_least / 10).max(Duration::from_secs(1)));
+            let until = now.plus(at_least + spread);
+            self.paused_until = self.paused_until.max(Some(until));
+        }
+        let asked = wait.map_or(Duration::ZERO, |wait| wait.at_least);
+        self.breaker.answered(ticket, signal, asked, now, jitter)
+    }
+
+    /// How its circuit stands.
+    pub fn state(&self) -> BreakerState {
+        self.breaker.state()
+    }
+}
+
+#[cfg(test)]
+mod outages;
+#[cfg(test)]
+mod simulation;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::breaker::Cause;
+
+    pub(super) const RULES: BreakerRules = BreakerRules {
+        answers: 20,
+        window: Duration::from_secs(60),
+        share_percent: 50,
+        in_row: 5,
+        first_probe: Duration::from_secs(1),
+        probe_interval: Duration::from_secs(60),
+    };
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp::from_millis(seconds * 1_000)
+    }
+
+    fn throttled(seconds: u64, scope: WaitScope) -> AccountAnswer {
+        AccountAnswer {
+            signal: Signal::Alive,
+            wait: Some(Wait {
+                at_least: Duration::from_secs(seconds),
+                scope,
+                unit_doubt: false,
+            }),
+        }
+    }
+
+    fn answer(gate: &mut AccountGate, answer: AccountAnswer, now: Timestamp, jitter: f64) {
+        let ticket = gate.ask(at(0)).unwrap();
+        let jitter = UnitFraction::new(jitter).unwrap();
+        gate.answered(ticket, answer, now, jitter);
+    }
+
+    #[test]
+    fn a_wait_for_the_whole_account_closes_it_and_is_never_shortened() {
+        let mut gate = AccountGate::new(RULES);
+        let [first, second] = [gate.ask(at(0)).unwrap(), gate.ask(at(0)).unwrap()];
+        let account = |seconds| throttled(seconds, WaitScope::Account);
+        gate.answered(first, account(30), at(0), UnitFraction::ZERO);
+        gate.answered(second, account(10), at(1), UnitFraction::ZERO);
+        assert_eq!(gate.ask(at(29)), Err(Refusal::Until(at(30))));
+        assert!(gate.ask(at(30)).is_ok());
+    }
+
+    #[test]
+    fn p26_a_pause_is_lengthened_by_up_to_a_tenth_so_that_instances_do_not_come_back_together() {
+        let mut gate = AccountGate::new(RULES);
+        answer(&mut gate, throttled(30, WaitScope::Account), at(0), 0.5);
+        let until = Timestamp::from_millis(31_500);
+        assert_eq!(gate.ask(at(0)), Err(Refusal::Until(until)));
+    }
+
+    #[test]
+    fn a_wait_for_one_intent_leaves_the_account_open() {
+        let mut gate = AccountGate::new(RULES);
+        answer(&mut gate, throttled(60, WaitScope::Intent), at(0), 0.5);
+        assert!(gate.ask(at(0)).is_ok());
+    }
+
+    #[test]
+    fn p22_an_open_circuit_closes_it_too() {
+        let mut gate = AccountGate::new(RULES);
+        let expired = AccountAnswer {
+            signal: Signal::Down(Cause::Tls),
+            wait: None,
+        };
+        for n in 1..=5 {
+            let ticket = gate.ask(at(0)).unwrap();
+            let noted = gate.answered(ticket, expired, at(0), UnitFraction::ZERO);
+            assert_eq!(noted.spares, n == 5);
+        }
+        assert_eq!(gate.state(), BreakerState::Open);
+        assert_eq!(gate.ask(at(0)), Err(Refusal::Until(at(1))));
+    }
+}

@@ -1,0 +1,107 @@
+//! An hour without the provider, in virtual time: what it costs, and how it ends.
+
+use super::simulation::{HOUR, Mood, Outcome, Play, SECOND, play};
+use super::tests::RULES;
+use super::*;
+use crate::domain::dead_letter::Reason;
+
+const ONSET: u64 = 60 * SECOND;
+/// Failures at which a closed circuit opens, at most.
+const THRESHOLD: usize = 10;
+
+/// Ten intents a second for two minutes, in the middle of which the outage begins, and then one every ten seconds until
+/// it is over.
+fn arrivals() -> Vec<u64> {
+    let busy = (0..1_200).map(|n| n * 100);
+    let quiet = (0..354).map(|n| 120 * SECOND + n * 10 * SECOND);
+    busy.chain(quiet).collect()
+}
+
+fn hour(keyed: bool, mood: Mood, seed: u64) -> Play {
+    Play {
+        seed,
+        keyed,
+        gate: || AccountGate::new(RULES),
+        arrivals: arrivals(),
+        moods: vec![(0, Mood::Well), (ONSET, mood), (ONSET + HOUR, Mood::Well)],
+        crashes: Vec::new(),
+    }
+}
+
+fn all_are_accepted(outcome: &Outcome, of: usize) {
+    assert_eq!(outcome.accepted, of, "{outcome:?}");
+    assert_eq!(outcome.dead_in_all(), 0, "{outcome:?}");
+    assert_eq!(outcome.duplicates, 0, "{outcome:?}");
+}
+
+#[test]
+fn after_an_hour_s_outage_of_a_keyed_provider_every_intent_is_accepted_and_budgets_are_intact() {
+    for mood in [
+        Mood::Failing(1.0),
+        Mood::Failing(0.9),
+        Mood::Silent,
+        Mood::TakesAndHangs,
+        Mood::Unreachable,
+    ] {
+        for seed in 0..3 {
+            let outcome = play(hour(true, mood, seed));
+            all_are_accepted(&outcome, arrivals().len());
+            let bound = THRESHOLD * outcome.openings;
+            assert!(outcome.budget_in_all < bound, "{mood:?}: {outcome:?}");
+            assert!(outcome.budget_max <= 3, "{mood:?}: {outcome:?}");
+            let soon = ONSET + HOUR + 120 * SECOND;
+            assert!(outcome.ended_at < soon, "{mood:?}: {outcome:?}");
+        }
+    }
+}
+
+#[test]
+fn an_intent_that_is_alone_with_a_provider_that_is_down_outlives_the_hour() {
+    for mood in [Mood::Failing(1.0), Mood::Silent, Mood::Unreachable] {
+        for healthy_before in [0, 5, 100] {
+            let before = (0..healthy_before).map(|n| n * 400);
+            let mut alone = hour(true, mood, 1);
+            alone.arrivals = before.chain([ONSET + SECOND]).collect();
+            let count = alone.arrivals.len();
+            let outcome = play(alone);
+            all_are_accepted(&outcome, count);
+            assert!(outcome.budget_max < 8, "{mood:?}: {outcome:?}");
+        }
+    }
+}
+
+#[test]
+fn processes_that_die_during_the_outage_do_not_use_budgets_up() {
+    let mut crashing = hour(true, Mood::Failing(1.0), 1);
+    crashing.crashes = (1..=10).map(|n| ONSET + n * 300 * SECOND).collect();
+    let outcome = play(crashing);
+    all_are_accepted(&outcome, arrivals().len());
+    assert!(outcome.budget_max < 8, "{outcome:?}");
+}
+
+#[test]
+fn without_keys_an_outage_costs_what_was_in_flight_the_threshold_and_the_probes_that_failed() {
+    for mood in [
+        Mood::Failing(1.0),
+        Mood::Failing(0.9),
+        Mood::Silent,
+        Mood::TakesAndHangs,
+    ] {
+        for seed in 0..3 {
+            let outcome = play(hour(false, mood, seed));
+            assert_eq!(outcome.duplicates, 0, "{outcome:?}");
+            let unknown = (Reason::OutcomeUnknown, "no_key".to_owned());
+            let lost = outcome.dead.get(&unknown).copied().unwrap_or(0);
+            assert_eq!(outcome.dead_in_all(), lost, "{mood:?}: {outcome:?}");
+            let bound = outcome.in_flight_at_onset + THRESHOLD + outcome.failed_probes;
+            assert!(lost <= bound, "{mood:?}: {lost} > {bound}: {outcome:?}");
+            assert!(lost >= 5, "{mood:?}: {outcome:?}");
+        }
+    }
+}
+
+#[test]
+fn p21_what_never_reached_a_provider_without_keys_is_sent_when_it_is_back() {
+    let outcome = play(hour(false, Mood::Unreachable, 1));
+    all_are_accepted(&outcome, arrivals().len());
+}

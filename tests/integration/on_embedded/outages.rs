@@ -1,0 +1,192 @@
+//! Providers that are down as a whole: P21, P22. What an hour of it comes to is played in virtual time beside the gate
+//! (`domain::account_gate`); here the real process goes through some seconds of it, with waits as much shorter.
+
+use sendonce::domain::attempt::Verdict;
+use sendonce::domain::ledger_entry::{Answered, Story};
+use sendonce::stub_provider::{Fault, Options};
+use tokio::net::TcpSocket;
+
+use crate::dead_letters::dead_letters;
+use crate::product::{Embedded, Home, KEYLESS_PROFILE, STUB_PROFILE, Sent, Setup, sms, via};
+use crate::standing::Standing;
+use crate::stub::Stub;
+
+/// A whole budget is used up within a second, were it not for the circuit.
+fn hurried(setup: Setup) -> Setup {
+    setup
+        .set("RETRY__BASE", "20ms")
+        .set("RETRY__CAP", "100ms")
+        .set("RETRY__PROBE_INTERVAL", "500ms")
+        .set("BREAKER__FIRST_PROBE", "100ms")
+        // Room for a few, so that what is in flight when it opens is a few.
+        .set("DISPATCH__CONCURRENCY", "4")
+}
+
+/// So many SMS, half of them under Kafka keys.
+fn intents(count: usize, provider: &str) -> Vec<Sent> {
+    let one = |n: usize| {
+        let name = format!("{provider}-{n}");
+        let sent = Sent::json(&via(provider, sms(&name, &name)));
+        if n.is_multiple_of(2) {
+            sent
+        } else {
+            sent.keyed(&name)
+        }
+    };
+    (0..count).map(one).collect()
+}
+
+/// What the attempts of these stories came to that used budget, and that used none.
+fn paid_and_spared(stories: &[Story]) -> (Vec<&Answered>, Vec<&Answered>) {
+    stories
+        .iter()
+        .flat_map(|story| story.attempts.values())
+        .filter_map(|facts| facts.answered.as_ref())
+        .filter(|answer| matches!(answer.verdict, Verdict::NotSent | Verdict::Unknown))
+        .partition(|answer| !answer.flags.outage)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn p21_p22_a_provider_that_cannot_be_reached_costs_no_budget_even_if_the_process_dies_meanwhile()
+ {
+    let kafka = Embedded::with_partitions(2);
+    // A place where nobody listens yet, and that nobody else can take.
+    let place = TcpSocket::new_v4().unwrap();
+    place.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let url = format!("http://{}", place.local_addr().unwrap());
+    let setup = hurried(Setup::new(&kafka, &url));
+    let home = Home::new(&setup);
+    kafka.publish(&intents(200, "stub")).await;
+    let not_sent = [("verdict", "not_sent")];
+
+    let mut worker = home.start(&setup);
+    worker
+        .until_count(
+            "sendonce_provider_circuit_opened_total",
+            &[("reason", "connect")],
+            1,
+        )
+        .await;
+    worker
+        .until_count("sendonce_attempts_total", &not_sent, 12)
+        .await;
+    worker.kill();
+    let setup = setup.in_another_group();
+    let worker = home.start(&setup);
+    worker.until_count("sendonce_records_total", &[], 200).await;
+    worker
+        .until_count("sendonce_attempts_total", &not_sent, 6)
+        .await;
+    let metrics = worker.metrics().await;
+    assert_eq!(metrics.count("sendonce_dead_letters_total", &[]), 0);
+    let closed = [("provider", "stub"), ("state", "closed")];
+    assert_eq!(metrics.count("sendonce_provider_circuit", &closed), 0);
+    let unknown = [("verdict", "unknown")];
+    assert_eq!(metrics.count("sendonce_attempts_total", &unknown), 0);
+
+    let provider = Stub::at(place.listen(1024).unwrap(), Options::default());
+    kafka.until_committed_in_another_group().await;
+    assert_eq!(
+        worker.count("sendonce_provider_circuit", &closed).await,
+        1,
+        "it is back"
+    );
+    let standing = Standing::of(&kafka, &home)
+        .stub(&provider)
+        .in_another_group();
+    let ledger = standing.holds(worker).await;
+
+    assert!(dead_letters(&kafka).is_empty());
+    let stats = provider.stats().await;
+    assert_eq!((stats.keys, stats.deliveries), (200, 200));
+    let (paid, spared) = paid_and_spared(ledger.stories());
+    assert!(paid.len() <= 5, "until it was found out: {}", paid.len());
+    assert!(spared.len() >= 12, "{}", spared.len());
+    let told = home.log().matches("counts as down").count();
+    assert_eq!(
+        told, 1,
+        "the second process knows from the first one's stories"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_provider_that_fails_nine_times_in_ten_is_down_and_its_neighbour_is_not() {
+    let kafka = Embedded::with_partitions(2);
+    let sick = Stub::with(&[(Fault::ErrorBeforeAccepting, 0.9)]).await;
+    let well = Stub::with(&[]).await;
+    let setup =
+        hurried(Setup::new(&kafka, &sick.url())).provider("well", STUB_PROFILE, &well.url());
+    let home = Home::new(&setup);
+    let both = [intents(100, "stub"), intents(100, "well")].concat();
+    kafka.publish(&both).await;
+    let worker = home.start(&setup);
+    let accepted = |provider| [("provider", provider), ("outcome", "accepted")];
+    worker
+        .until_count("sendonce_outcomes_total", &accepted("well"), 100)
+        .await;
+    let failed = [("provider", "stub"), ("verdict", "unknown")];
+    worker
+        .until_count("sendonce_attempts_total", &failed, 20)
+        .await;
+    let metrics = worker.metrics().await;
+    let sent = metrics.count("sendonce_outcomes_total", &accepted("stub"));
+    assert!(sent < 100, "it is down: {sent}");
+    assert_eq!(metrics.count("sendonce_dead_letters_total", &[]), 0);
+    let opened = |provider| {
+        let labels = [("provider", provider)];
+        metrics.count("sendonce_provider_circuit_opened_total", &labels)
+    };
+    assert!(opened("stub") >= 1);
+    assert_eq!(opened("well"), 0);
+
+    sick.change_faults(&[(Fault::ErrorBeforeAccepting, 0.0)])
+        .await;
+    kafka.until_committed().await;
+    let ledger = Standing::of(&kafka, &home)
+        .stub(&sick)
+        .stub(&well)
+        .holds(worker)
+        .await;
+    assert!(dead_letters(&kafka).is_empty());
+    let (paid, spared) = paid_and_spared(ledger.stories());
+    assert!(paid.len() < 10, "below the threshold: {}", paid.len());
+    assert!(spared.len() >= 10, "{}", spared.len());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_keys_an_outage_costs_what_was_in_flight_the_threshold_and_its_probes() {
+    let kafka = Embedded::with_partitions(2);
+    let provider = Stub::start(Options {
+        keys: false,
+        ..Options::default()
+    })
+    .await;
+    provider
+        .change_faults(&[(Fault::ErrorBeforeAccepting, 1.0)])
+        .await;
+    let setup = hurried(Setup::new(&kafka, &provider.url())).with_profile(KEYLESS_PROFILE);
+    let home = Home::new(&setup);
+    kafka.publish(&intents(100, "stub")).await;
+    let worker = home.start(&setup);
+    let failed = [("verdict", "unknown")];
+    worker
+        .until_count("sendonce_attempts_total", &failed, 12)
+        .await;
+    provider
+        .change_faults(&[(Fault::ErrorBeforeAccepting, 0.0)])
+        .await;
+    kafka.until_committed().await;
+    let ledger = Standing::of(&kafka, &home)
+        .stub(&provider)
+        .holds(worker)
+        .await;
+
+    let letters = dead_letters(&kafka);
+    assert!(letters.iter().all(|one| one.reason == "outcome_unknown"));
+    let (paid, spared) = paid_and_spared(ledger.stories());
+    assert_eq!(letters.len(), paid.len() + spared.len(), "one request each");
+    assert_eq!(paid.len(), 4, "the fifth in a row opens it");
+    assert!((12..40).contains(&letters.len()), "{}", letters.len());
+    let stats = provider.stats().await;
+    assert_eq!(stats.deliveries, 100 - letters.len() as u64);
+}
