@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::error::KafkaResult;
 use rdkafka::message::OwnedMessage;
 use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 
@@ -46,10 +47,13 @@ impl Kafka {
 
     /// The first and the next offset of each partition of `topic`.
     pub fn watermarks(&self, topic: &str) -> Vec<(i64, i64)> {
+        self.try_watermarks(topic).expect("watermarks")
+    }
+
+    /// The same, or why the brokers do not say.
+    fn try_watermarks(&self, topic: &str) -> KafkaResult<Vec<(i64, i64)>> {
         let asker = self.asker_of("asker");
-        let metadata = asker
-            .fetch_metadata(Some(topic), ANSWER_WITHIN)
-            .expect("metadata");
+        let metadata = asker.fetch_metadata(Some(topic), ANSWER_WITHIN)?;
         let partitions = metadata
             .topics()
             .iter()
@@ -58,23 +62,23 @@ impl Kafka {
         numbers.sort_unstable();
         numbers
             .into_iter()
-            .map(|number| {
-                asker
-                    .fetch_watermarks(topic, number, ANSWER_WITHIN)
-                    .expect("watermarks")
-            })
+            .map(|number| asker.fetch_watermarks(topic, number, ANSWER_WITHIN))
             .collect()
     }
 
     /// What `group` has committed in each partition of `topic`: the next offset it would read.
     pub fn committed(&self, group: &str, topic: &str) -> Vec<Option<i64>> {
-        let partitions = self.watermarks(topic).len();
+        self.try_committed(group, topic).expect("committed offsets")
+    }
+
+    /// The same, or why the brokers do not say: after a start a coordinator reads its groups first.
+    pub fn try_committed(&self, group: &str, topic: &str) -> KafkaResult<Vec<Option<i64>>> {
+        let partitions = self.try_watermarks(topic)?.len();
         let mut asked = TopicPartitionList::new();
         asked.add_partition_range(topic, 0, i32::try_from(partitions).expect("few") - 1);
         let answer = self
             .asker_of(group)
-            .committed_offsets(asked, ANSWER_WITHIN)
-            .expect("committed offsets");
+            .committed_offsets(asked, ANSWER_WITHIN)?;
         let mut committed: Vec<(i32, Option<i64>)> = answer
             .elements()
             .iter()
@@ -86,7 +90,7 @@ impl Kafka {
             })
             .collect();
         committed.sort_unstable();
-        committed.into_iter().map(|(_, offset)| offset).collect()
+        Ok(committed.into_iter().map(|(_, offset)| offset).collect())
     }
 
     /// Waits until `group` has committed the end of every partition of `topic`.

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use super::place::Place;
 use crate::kafka_cluster::{Size, private};
-use crate::product::{Home, STUB_PROFILE, Sent, code, patient, sms};
+use crate::product::{Home, SOON, STUB_PROFILE, Sent, code, patient, sms};
 use crate::scripted::{Act, Gate, Scripted, answer};
+use crate::waiting::until;
 
 const DRAIN: Duration = Duration::from_secs(4);
 /// What may pass beyond the drain: leaving, and closing the ledger.
@@ -41,7 +42,9 @@ async fn p28c_a_shutdown_ends_in_time_although_the_brokers_are_gone() {
     gate.open();
     assert_eq!(code(worker.ended(DRAIN + BEYOND).await), 0);
     kafka.restart(1);
-    assert_eq!(place.committed(), [None]);
+    let told = async || kafka.try_committed("p28c", "p28c").ok();
+    let committed = until("the coordinator's word", SOON, told, Option::is_some).await;
+    assert_eq!(committed, Some(vec![None]));
 
     // The next one sends what is left, and nothing again.
     let mut worker = home.start(&setup);
