@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use sendonce::domain::profile::{
-    KeyRule, Place, Profile, ReplayMark, Scope, Stores, Test, WindowStart,
+    KeyRule, LookupProof, Place, Profile, ReplayMark, Scope, Stores, Test, WindowStart,
 };
 
 fn folder() -> PathBuf {
@@ -91,7 +91,8 @@ const KEYLESS: &str = "
 ## Without a native key
 
 A repeat is a second message there. What was surely not sent, and what was throttled, is sent again; **an unknown outcome (a
-timeout, a reset, a 5xx) is never repeated**: a dead letter `outcome_unknown`, for somebody to look up.
+timeout, a reset, a 5xx) is never repeated**. Where there is a look-up the provider is asked first, and only an absence that proves
+something lets it be sent again; otherwise it is a dead letter `outcome_unknown`, for somebody to find out.
 ";
 
 fn page() -> String {
@@ -105,9 +106,9 @@ fn page() -> String {
     let mut page = INTRODUCTION.to_owned();
     page.push_str(KEYED);
     page.push_str(
-        "\n| Profile | Key in | Window | Repeats until | Bound to | A replay shows by | Stored under the key | What to know |\n",
+        "\n| Profile | Key in | Window | Repeats until | Bound to | A replay shows by | Stored under the key | Look-up | What to know |\n",
     );
-    page.push_str("| --- | --- | --- | --- | --- | --- | --- | --- |\n");
+    page.push_str("| --- | --- | --- | --- | --- | --- | --- | --- | --- |\n");
     for (name, profile) in &profiles {
         if let Some(key) = &profile.key {
             let cells = [
@@ -118,13 +119,14 @@ fn page() -> String {
                 scope(key),
                 replay(key),
                 stores(key).to_owned(),
+                lookup(profile),
                 to_know(key),
             ];
             writeln!(page, "| {} |", cells.join(" | ")).unwrap();
         }
     }
     page.push_str(KEYLESS);
-    page.push_str("\n| Profile | Facts |\n| --- | --- |\n");
+    page.push_str("\n| Profile | Look-up | Facts |\n| --- | --- | --- |\n");
     for (name, profile) in profiles.iter().filter(|(_, profile)| profile.key.is_none()) {
         let facts = match profile.verified.observed {
             true => "observed",
@@ -132,8 +134,9 @@ fn page() -> String {
         };
         writeln!(
             page,
-            "| {} | {facts} {} |",
+            "| {} | {} | {facts} {} |",
             linked(name, profile),
+            lookup(profile),
             profile.verified.on
         )
         .unwrap();
@@ -159,6 +162,7 @@ fn places(key: &KeyRule) -> String {
                 let names = pointer.names().unwrap_or_default();
                 format!("body `/{}`", names.join("/"))
             }
+            Place::Query(name) => format!("query `{name}`"),
         })
         .collect();
     format!("{}, up to {}", places.join(" and "), key.max_len)
@@ -260,6 +264,22 @@ fn to_know(key: &KeyRule) -> String {
         Some(false) => notes.push("another body under the key is not noticed there".to_owned()),
     }
     notes.join("; ")
+}
+
+fn lookup(profile: &Profile) -> String {
+    let Some(lookup) = &profile.lookup else {
+        return "none".to_owned();
+    };
+    let proof = match lookup.proof {
+        LookupProof::Key => "key",
+        LookupProof::Reference => "reference",
+        LookupProof::Content => "content",
+    };
+    format!(
+        "by {proof}, after {}, for {}",
+        span(lookup.delay),
+        span(lookup.keeps)
+    )
 }
 
 fn or_unknown(text: String) -> String {

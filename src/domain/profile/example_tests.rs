@@ -7,19 +7,23 @@ use super::*;
 const EXAMPLE: &str = include_str!("../../../config/provider-example.toml");
 
 /// Every place in `value`, under its key path: `visit` may put something else there.
-pub(super) fn every_place(value: &toml::Value, path: &str, visit: &mut impl FnMut(&str)) {
+pub(super) fn every_place(
+    value: &toml::Value,
+    path: &str,
+    visit: &mut impl FnMut(&str, &toml::Value),
+) {
     match value {
         toml::Value::Table(table) => {
             for (name, member) in table {
                 let path = join(path, name);
-                visit(&path);
+                visit(&path, member);
                 every_place(member, &path, visit);
             }
         }
         toml::Value::Array(items) => {
             for (index, item) in items.iter().enumerate() {
                 let path = format!("{path}[{index}]");
-                visit(&path);
+                visit(&path, item);
                 every_place(item, &path, visit);
             }
         }
@@ -76,7 +80,7 @@ fn the_example_has_every_field_and_each_refuses_what_it_cannot_be() {
     let example = toml::Value::Table(EXAMPLE.parse().unwrap());
     let date = toml::Value::Datetime("2026-11-30".parse().unwrap());
     let mut places = Vec::new();
-    every_place(&example, "", &mut |place| places.push(place.to_owned()));
+    every_place(&example, "", &mut |place, _| places.push(place.to_owned()));
     assert!(places.len() > 100);
     for place in places {
         let faults = faults_of(&changed(&place, &|value| *value = date.clone()));
@@ -92,7 +96,7 @@ fn the_example_has_every_field_and_each_refuses_what_it_cannot_be() {
 fn every_table_of_the_example_refuses_a_field_that_nobody_knows() {
     let example = toml::Value::Table(EXAMPLE.parse().unwrap());
     let mut tables = vec![String::new()];
-    every_place(&example, "", &mut |place| tables.push(place.to_owned()));
+    every_place(&example, "", &mut |place, _| tables.push(place.to_owned()));
     let surplus = toml::Value::Table("surplus = 1".parse().unwrap());
     let mut refused = 0;
     for place in tables {

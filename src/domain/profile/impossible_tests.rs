@@ -70,6 +70,110 @@ class = "unknown"
 }
 
 #[test]
+fn a_key_in_the_query_has_a_name_that_is_free_and_needs_no_encoding() {
+    let place = |url: &str, place: &str| {
+        let key = format!(
+            r#"key = {{ place = {place}, max_len = 64, window = "1h", window_source = "assumed" }}"#
+        );
+        faults_of(&format!("{BASE}\n{key}").replace("https://fixture.example/send", url))
+    };
+    let free = "https://fixture.example/send";
+    assert_eq!(place(free, "'query once'"), Vec::<String>::new());
+    assert_eq!(
+        place(&format!("{free}?a=1"), "'query once'"),
+        Vec::<String>::new()
+    );
+    let taken = ["key.place: the URL already has this parameter"];
+    assert_eq!(place(&format!("{free}?once=1"), "'query once'"), taken);
+    assert_eq!(
+        place(&format!("{free}?a=1&once={{{{ to }}}}"), "'query once'"),
+        taken
+    );
+    assert_eq!(place(free, "['query once', 'query once']"), taken);
+    let expected = r#"key.place: expected "header NAME", "body /POINTER" or "query NAME""#;
+    for name in ["'query a b'", "'query a&b'", "'query '", "'query'"] {
+        assert_eq!(place(free, name), [expected], "{name}");
+    }
+}
+
+#[test]
+fn a_companion_goes_with_a_key_and_in_a_header_of_its_own() {
+    let companion = |companion: &str| {
+        faults_of(&format!(
+            r#"{BASE}
+[key]
+place = "header K"
+max_len = 64
+window = "1h"
+window_source = "assumed"
+companion = {companion}
+"#
+        ))
+    };
+    let first = "first_attempt = 'http_date'";
+    assert_eq!(
+        companion(&format!("{{ header = 'Since', {first} }}")),
+        Vec::<String>::new()
+    );
+    for (wrong, fault) in [
+        (
+            "{ header = 'Since' }",
+            "key.companion.first_attempt: is missing",
+        ),
+        (
+            "{ first_attempt = 'rfc3339' }",
+            "key.companion.header: is missing",
+        ),
+        (
+            "{ header = 'Since', first_attempt = 'now' }",
+            "key.companion.first_attempt: expected one of http_date, rfc3339, epoch_seconds",
+        ),
+        (
+            "{ header = 'k', first_attempt = 'rfc3339' }",
+            "key.companion: the header k is set twice",
+        ),
+        (
+            "{ header = 'Content-Type', first_attempt = 'rfc3339' }",
+            "key.companion: the header content-type is set twice",
+        ),
+        (
+            "{ header = 'a b', first_attempt = 'rfc3339' }",
+            "key.companion.header: names no valid header",
+        ),
+    ] {
+        assert_eq!(companion(wrong), [fault], "{wrong}");
+    }
+    let alone = format!("{BASE}\nkey = {{ companion = {{ header = 'Since', {first} }} }}");
+    assert_eq!(
+        faults_of(&alone),
+        [
+            "key.place: is missing",
+            "key.companion: means nothing without a place for the key",
+        ]
+    );
+}
+
+#[test]
+fn patience_ends_after_the_slowest_answers_and_their_source_is_told() {
+    let timeouts = |text: &str| faults_of(&format!("{BASE}\n[timeouts]\n{text}\n"));
+    assert_eq!(
+        timeouts("p99 = '29s'\np99_source = 'measured'"),
+        Vec::<String>::new()
+    );
+    assert_eq!(
+        timeouts("p99 = '30s'\np99_source = 'documented'"),
+        [
+            "timeouts.request: must be longer than p99: what is about to be answered would be given up"
+        ]
+    );
+    assert_eq!(timeouts("p99 = '1s'"), ["timeouts.p99_source: is missing"]);
+    assert_eq!(
+        timeouts("p99_source = 'measured'"),
+        ["timeouts.p99: is missing"]
+    );
+}
+
+#[test]
 fn a_get_carries_no_body() {
     let text = BASE.replace("POST", "GET");
     assert_eq!(

@@ -20,6 +20,8 @@ use crate::domain::idempotency_key::IdempotencyKey;
 pub struct KeyRule {
     /// Where the key goes; never empty.
     pub places: Vec<Place>,
+    /// Headers that say since when it is used; as a rule none.
+    pub companions: Vec<Companion>,
     /// How it is written.
     pub form: KeyForm,
     /// The most characters that the provider takes, quotes not counted.
@@ -49,6 +51,28 @@ pub enum Place {
     Header(HeaderName),
     /// A field of the body.
     Body(Pointer),
+    /// A parameter of the URL's query.
+    Query(Box<str>),
+}
+
+/// A header that goes with the key on every attempt and says when the first one started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Companion {
+    /// Its name.
+    pub header: HeaderName,
+    /// How it is written.
+    pub form: FirstAttemptForm,
+}
+
+/// How a companion writes the start of the first attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FirstAttemptForm {
+    /// As HTTP does: `Wed, 21 Oct 2026 07:28:00 GMT`.
+    HttpDate,
+    /// RFC 3339, in UTC.
+    Rfc3339,
+    /// Seconds since 1970.
+    EpochSeconds,
 }
 
 /// How a key is written. A key that does not fit is hashed, never cut: a cut merges two intents.
@@ -205,9 +229,11 @@ pub(super) fn read(section: Section<'_>, connect: Duration, request: Duration) -
                 Ok(pointer) => places.push(Place::Body(pointer)),
                 Err(problem) => section.fault("place", problem),
             },
-            Some(_) | None => {
-                section.fault("place", "expected \"header NAME\" or \"body /POINTER\"");
-            }
+            Some(("query", name)) if is_query_name(name) => places.push(Place::Query(name.into())),
+            Some(_) | None => section.fault(
+                "place",
+                "expected \"header NAME\", \"body /POINTER\" or \"query NAME\"",
+            ),
         }
     }
     if !section.has("place") {
@@ -216,7 +242,7 @@ pub(super) fn read(section: Section<'_>, connect: Duration, request: Duration) -
     if places.is_empty() {
         section
             .every()
-            .filter(|(name, _)| *name != "place")
+            .filter(|(name, _)| *name != "place" && section.texts("place").is_empty())
             .for_each(|(name, _)| section.fault(name, "means nothing without a place for the key"));
         section.close();
         return None;
@@ -299,11 +325,17 @@ pub(super) fn read(section: Section<'_>, connect: Duration, request: Duration) -
             ("burns", Stores::Burns),
         ],
     );
+    let companions = section
+        .sections("companion")
+        .into_iter()
+        .filter_map(read_companion)
+        .collect();
     let compares_body = section.flag("compares_body");
     let lock_lapses = section.span("lock_lapses");
     section.close();
     Some(KeyRule {
         places,
+        companions,
         form,
         max_len,
         punctuation,
@@ -314,6 +346,37 @@ pub(super) fn read(section: Section<'_>, connect: Duration, request: Duration) -
         stores,
         compares_body,
         lock_lapses,
+    })
+}
+
+/// What needs no encoding as the name of a parameter.
+fn is_query_name(name: &str) -> bool {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || b"-._~".contains(&b);
+    !name.is_empty() && name.bytes().all(plain)
+}
+
+fn read_companion(section: Section<'_>) -> Option<Companion> {
+    for key in ["header", "first_attempt"] {
+        if !section.has(key) {
+            section.missing(key);
+        }
+    }
+    let header = section.text("header").map(str::parse);
+    if matches!(header, Some(Err(_))) {
+        section.fault("header", "names no valid header");
+    }
+    let form = section.word(
+        "first_attempt",
+        &[
+            ("http_date", FirstAttemptForm::HttpDate),
+            ("rfc3339", FirstAttemptForm::Rfc3339),
+            ("epoch_seconds", FirstAttemptForm::EpochSeconds),
+        ],
+    );
+    section.close();
+    Some(Companion {
+        header: header?.ok()?,
+        form: form?,
     })
 }
 

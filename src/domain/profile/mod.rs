@@ -33,11 +33,12 @@ pub use self::answer_places::{
 };
 pub use self::credentials::{Auth, SecretRef};
 pub use self::key::{
-    KeyForm, KeyRule, Place, ReplayMark, Scope, Stores, Window, WindowStart, short,
+    Companion, FirstAttemptForm, KeyForm, KeyRule, Place, ReplayMark, Scope, Stores, Window,
+    WindowStart, short,
 };
 pub use self::lookup::{Items, Lookup, LookupProof, LookupRule, MomentForm, Told};
 pub use self::pointer::{Pointer, text_of};
-pub use self::request::{HttpVersion, RequestShape, TIMEOUTS_DEFAULT, Timeouts};
+pub use self::request::{HttpVersion, RequestShape, SlowAnswers, TIMEOUTS_DEFAULT, Timeouts};
 pub use self::rule::{IdAt, REASONS, Rule, StatusSet, Test, WaitUntil, When};
 pub use self::section::Fault;
 

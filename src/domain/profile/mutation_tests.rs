@@ -1,6 +1,6 @@
 //! Every shipped profile with one thing changed in it: each kind of slip is refused, with a message that names the place.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use toml::Value;
 
@@ -204,18 +204,17 @@ fn unnumbered(place: &str) -> String {
     out
 }
 
+/// Every place of a profile that is unlike those before it: of its rules, each field where it first stands.
 fn places_of(profile: &str) -> Vec<(String, Value)> {
     let whole = Value::Table(profile.parse().unwrap());
+    let mut alike = BTreeSet::new();
     let mut places = Vec::new();
-    every_place(&whole, "", &mut |place| places.push(place.to_owned()));
-    let with_values = places.into_iter().map(|place| {
-        let found = std::cell::RefCell::new(None);
-        let copy = |value: &mut Value| *found.borrow_mut() = Some(value.clone());
-        changed_in(profile, &place, &copy);
-        let value = found.into_inner().unwrap();
-        (place, value)
+    every_place(&whole, "", &mut |place, value| {
+        if alike.insert(unnumbered(place)) {
+            places.push((place.to_owned(), value.clone()));
+        }
     });
-    with_values.collect()
+    places
 }
 
 /// The fault at the place, above it, or inside of it.
@@ -273,7 +272,7 @@ fn every_field_that_a_shipped_profile_must_have_is_missed() {
             missed += 1;
         }
     }
-    assert!(missed > 500, "{missed}");
+    assert!(missed > 400, "{missed}");
 }
 
 #[test]

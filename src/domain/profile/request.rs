@@ -10,7 +10,7 @@ use toml::{Table, Value};
 use url::Url;
 
 use super::credentials::{Auth, read_auth};
-use super::key::{KeyRule, Place};
+use super::key::{Companion, KeyRule, Place};
 use super::section::{Section, join};
 use super::template::{Compiler, FormField, FormValue, Node, Part, Text};
 
@@ -40,7 +40,9 @@ pub(in crate::domain) struct UrlShape {
     pub(in crate::domain) origin: Box<str>,
     /// From the first slash of the path on.
     pub(in crate::domain) rest: Text,
-    /// The whole of it, if it has no holes.
+    /// The parameters of the query that take the key, behind `rest`.
+    pub(in crate::domain) keys: Vec<Box<str>>,
+    /// The whole of it, if it has no holes and takes no key.
     pub(in crate::domain) whole: Option<Url>,
 }
 
@@ -77,6 +79,17 @@ pub struct Timeouts {
     /// The kernel gives up on bytes that nobody has acknowledged for this long (TCP_USER_TIMEOUT): what it may still
     /// deliver after a request's deadline, it delivers within this span or not at all.
     pub unacknowledged: Duration,
+    /// How long the provider's slowest answers take, if anybody knows.
+    pub p99: Option<SlowAnswers>,
+}
+
+/// How long 99 of 100 answers take at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SlowAnswers {
+    /// The span; shorter than the request's time-out.
+    pub within: Duration,
+    /// Whether it was measured, or the provider says so.
+    pub measured: bool,
 }
 
 /// The defaults of [`Timeouts`].
@@ -86,6 +99,7 @@ pub const TIMEOUTS_DEFAULT: Timeouts = Timeouts {
     pool_idle: Duration::from_secs(4),
     pool_age: Duration::from_secs(300),
     unacknowledged: Duration::from_secs(10),
+    p99: None,
 };
 
 impl RequestShape {
@@ -96,6 +110,22 @@ impl RequestShape {
 }
 
 impl UrlShape {
+    /// Puts the key into the query; the error says why it cannot stand there.
+    fn place_key(&mut self, name: &str) -> Result<(), &'static str> {
+        let taken = self.rest.parts.iter().any(|part| match part {
+            Part::Literal(text) => ["?", "&"]
+                .iter()
+                .any(|mark| text.contains(&format!("{mark}{name}="))),
+            Part::Hole(_) => false,
+        });
+        if taken || self.keys.iter().any(|own| **own == *name) {
+            return Err("the URL already has this parameter");
+        }
+        self.keys.push(name.into());
+        self.whole = None;
+        Ok(())
+    }
+
     /// The same URL at another origin.
     pub(super) fn at_origin(&mut self, origin: &Url) {
         let origin = origin.as_str();
@@ -103,6 +133,7 @@ impl UrlShape {
         self.whole = self
             .rest
             .literal()
+            .filter(|_| self.keys.is_empty())
             .and_then(|rest| Url::parse(&format!("{}{rest}", self.origin)).ok());
     }
 }
@@ -121,12 +152,36 @@ pub(super) fn read_timeouts(section: Option<Section<'_>>) -> Timeouts {
         unacknowledged: section
             .span("unacknowledged")
             .unwrap_or(default.unacknowledged),
+        p99: read_p99(&section),
     };
+    if timeouts
+        .p99
+        .is_some_and(|slow| slow.within >= timeouts.request)
+    {
+        section.fault(
+            "request",
+            "must be longer than p99: what is about to be answered would be given up",
+        );
+    }
     if timeouts.connect >= timeouts.request {
         section.fault("connect", "must be shorter than request, which includes it");
     }
     section.close();
     timeouts
+}
+
+fn read_p99(section: &Section<'_>) -> Option<SlowAnswers> {
+    let within = section.span("p99");
+    let measured = section.word("p99_source", &[("documented", false), ("measured", true)]);
+    for (key, other) in [("p99", "p99_source"), ("p99_source", "p99")] {
+        if section.has(key) && !section.has(other) {
+            section.missing(other);
+        }
+    }
+    Some(SlowAnswers {
+        within: within?,
+        measured: measured?,
+    })
 }
 
 /// Reads `[request]`.
@@ -150,7 +205,7 @@ pub(super) fn read(
             ],
         )
         .cloned();
-    let url = section
+    let mut url = section
         .text("url")
         .and_then(|url| read_url(&section, &compiler, url));
     for key in ["method", "url", "body"] {
@@ -194,10 +249,22 @@ pub(super) fn read(
                 Some("this header is set by the connection")
             }
             (Place::Header(_), _) | (Place::Body(_), None) => None,
+            (Place::Query(name), _) => url.as_mut().and_then(|url| url.place_key(name).err()),
             (Place::Body(pointer), Some(body)) => body.place_key(pointer).err(),
         };
         if let Some(problem) = problem {
             section.faults().add("key.place", problem);
+        }
+    }
+    for Companion { header, .. } in key.iter().flat_map(|key| &key.companions) {
+        let keyed = |place: &Place| matches!(place, Place::Header(name) if name == header);
+        let set = taken(header)
+            || is_ours(header)
+            || auth_header.as_ref() == Some(header)
+            || key.iter().any(|key| key.places.iter().any(keyed));
+        if set {
+            let problem = format!("the header {header} is set twice");
+            section.faults().add("key.companion", problem);
         }
     }
     section.close();
@@ -257,6 +324,7 @@ pub(super) fn read_url(
     Some(UrlShape {
         origin: origin.into(),
         rest,
+        keys: Vec::new(),
         whole,
     })
 }

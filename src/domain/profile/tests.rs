@@ -156,7 +156,7 @@ at = 2026-11-30
 list = ["{{ to", "{{ to | shout }}"]
 
 [key]
-place = ["header Idempotency-Key", "query key", "body /to"]
+place = ["header Idempotency-Key", "cookie key", "body /to"]
 form = "short"
 max_len = 10
 window = "10s"

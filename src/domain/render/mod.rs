@@ -1,7 +1,9 @@
 //! Decides the bytes of a request: a pure function of intent, profile and key, so that every attempt of an intent sends
 //! the same. It knows no secret, no clock and no dice, and cannot be made to break JSON, add a header or leave its path.
 
+use std::borrow::Cow;
 use std::fmt;
+use std::time::{Duration, UNIX_EPOCH};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
@@ -14,10 +16,11 @@ use super::idempotency_key::{IdempotencyKey, RequestFingerprint};
 use super::intent::Intent;
 use super::length_prefixed;
 use super::profile::{
-    BodyShape, FormField, FormValue, Found, Hole, Names, NoValue, Node, Part, Place, Pointer,
-    Profile, Text, UrlShape, short, text_of,
+    BodyShape, Companion, FirstAttemptForm, FormField, FormValue, Found, Hole, Names, NoValue,
+    Node, Part, Place, Pointer, Profile, Text, UrlShape, short, text_of,
 };
 use super::segments::segments;
+use super::time::Timestamp;
 
 /// A request, complete but for its credentials.
 #[derive(Clone)]
@@ -32,6 +35,41 @@ pub struct RenderedRequest {
     pub body: Bytes,
     /// SHA-256 over method, URL and body, each behind its length.
     pub fingerprint: RequestFingerprint,
+    /// Headers that say when the first attempt started: not there yet, and in no fingerprint.
+    pub companions: Vec<Companion>,
+}
+
+impl RenderedRequest {
+    /// This request with what tells since when its key is used; the same for every attempt.
+    pub fn dated(&self, first_attempt: Timestamp) -> Cow<'_, Self> {
+        if self.companions.is_empty() {
+            return Cow::Borrowed(self);
+        }
+        let mut dated = self.clone();
+        for Companion { header, form } in &self.companions {
+            // Digits, letters, blanks and colons: no such text is refused.
+            if let Ok(value) = HeaderValue::try_from(written(first_attempt, *form)) {
+                dated.headers.insert(header.clone(), value);
+            }
+        }
+        Cow::Owned(dated)
+    }
+}
+
+fn written(moment: Timestamp, form: FirstAttemptForm) -> String {
+    let seconds = moment.as_millis().div_euclid(1_000);
+    match form {
+        FirstAttemptForm::HttpDate => {
+            // The years that its form can write.
+            let seconds = seconds.clamp(0, 253_402_300_799);
+            let since = Duration::from_secs(seconds.unsigned_abs());
+            httpdate::fmt_http_date(UNIX_EPOCH + since)
+        }
+        FirstAttemptForm::Rfc3339 => {
+            Timestamp::from_millis(seconds.saturating_mul(1_000)).to_string()
+        }
+        FirstAttemptForm::EpochSeconds => seconds.to_string(),
+    }
 }
 
 impl fmt::Debug for RenderedRequest {
@@ -132,7 +170,7 @@ pub fn render(
                         .ok_or_else(|| fault("key.place", RenderProblem::NotInHeader))?;
                     headers.insert(name.clone(), value);
                 }
-                Place::Body(_) => {}
+                Place::Body(_) | Place::Query(_) => {}
             }
         }
     }
@@ -143,6 +181,11 @@ pub fn render(
         headers,
         body,
         fingerprint,
+        companions: profile
+            .key
+            .as_ref()
+            .map(|rule| rule.companions.clone())
+            .unwrap_or_default(),
     })
 }
 
@@ -195,6 +238,7 @@ pub fn render_lookup<'p>(
             headers,
             body: Bytes::new(),
             fingerprint,
+            companions: Vec::new(),
         },
         ours,
     })
@@ -278,6 +322,11 @@ impl<'a> Renderer<'a> {
                     }
                 }
             }
+        }
+        for name in &shape.keys {
+            let mark = if url.contains('?') { '&' } else { '?' };
+            url.extend([mark.to_string().as_str(), name, "="]);
+            url.extend(utf8_percent_encode(self.wire_key, IN_URL));
         }
         // A URL in normal form stays as it is written: no dot segment has been folded away.
         match Url::parse(&url) {
@@ -436,5 +485,7 @@ fn fault(path: &str, problem: RenderProblem) -> RenderFault {
     }
 }
 
+#[cfg(test)]
+mod places_tests;
 #[cfg(test)]
 mod tests;

@@ -6,12 +6,12 @@ use crate::domain::intent::{EventId, Recipient, Template};
 use crate::domain::profile::Binding;
 use crate::domain::profile::tests::{BASE, SHIPPED, shipped, shipped_text};
 
-fn key() -> IdempotencyKey {
+pub(super) fn key() -> IdempotencyKey {
     IdempotencyKey::from_upstream("018f6b0a-0000-8000-8000-00000000002a").unwrap()
 }
 
 /// An intent whose content is read from JSON text, with every digit kept.
-fn intent(content: &str) -> Intent {
+pub(super) fn intent(content: &str) -> Intent {
     Intent {
         event_id: EventId("e-1".into()),
         source: None,

@@ -190,7 +190,9 @@ impl Crew {
             Ok(()) => {
                 // Its time begins now, after the flush, and never ends after what was recorded.
                 let end = BootMoment::after(terms.request_span).min(latest);
-                let answer = account.client.send(request, end).await;
+                let first_start = story.first_start().map_or(started, |start| start.at);
+                let dated = request.dated(first_start);
+                let answer = account.client.send(&dated, end).await;
                 let circumstances = Circumstances {
                     first_attempt: first,
                     now: self.parts.clock.now(),

@@ -36,6 +36,7 @@ max_len       = 40
 punctuation   = ""
 window        = "1h"
 window_source = "documented"
+companion     = { header = "X-Cuckoo-Since", first_attempt = "epoch_seconds" }
 replay        = { body = "/word", equals = "again" }
 
 [timeouts]
@@ -53,7 +54,7 @@ class = "accepted"
 [[rule]]
 when   = { status = 200, body = { "/word" = "hatching" } }
 class  = "in_progress"
-wait   = "100ms"
+wait   = "1s"
 reason = "still_working"
 
 [[rule]]
@@ -117,6 +118,14 @@ async fn a_new_vendor_is_one_file() {
         let key: String = rest.chars().take_while(char::is_ascii_hexdigit).collect();
         assert_eq!(key.len(), 40);
     }
+    // More than a second lies between the second and the third.
+    let repeats = provider.seen_with("lost");
+    let since: Vec<_> = repeats
+        .iter()
+        .map(|request| request.header("x-cuckoo-since"))
+        .collect();
+    assert!(since.len() == 3 && since[0].is_some());
+    assert!(since.iter().all(|one| *one == since[0]), "{since:?}");
     for case in ["plain", "lost"] {
         let accepted = ledger.story(case).accepted().expect("accepted");
         assert_eq!(accepted.message_id.as_deref(), Some("egg-1"));

@@ -213,6 +213,7 @@ pub(super) fn request(url: &str, body: &str) -> RenderedRequest {
         .collect(),
         body: body.to_owned().into(),
         fingerprint: RequestFingerprint([0; 32]),
+        companions: Vec::new(),
     }
 }
 
