@@ -17,3 +17,4 @@ mod set_aside;
 mod shapes;
 mod tenures;
 mod transport;
+mod verdicts;

@@ -1,12 +1,12 @@
 //! Cases of the field that an answer alone decides.
 
 use super::super::*;
-use super::{HTML, cut, first, later, line, response};
-use crate::domain::profile::tests::{BASE, parsed, shipped};
+use super::{HTML, circumstances, cut, first, later, line, response};
+use crate::domain::profile::tests::{BASE, SHIPPED, parsed, shipped};
 
 #[test]
 fn p01_a_gateway_error_after_the_provider_took_it_is_unknown_whoever_it_is() {
-    for name in ["captifi", "generic", "twilio"] {
+    for (name, _) in SHIPPED {
         for status in [500, 502, 503, 504, 524, 599] {
             let classified = later(&shipped(name), response(status, &[], HTML));
             assert_eq!(
@@ -117,8 +117,59 @@ fn p10_a_replayed_error_ends_the_series_at_once() {
 }
 
 #[test]
+fn p13_the_last_attempt_of_every_window_is_over_before_the_key_is_forgotten() {
+    for (name, _) in SHIPPED {
+        let profile = shipped(name);
+        if let Some(key) = &profile.key {
+            let longest = profile.timeouts.connect + profile.timeouts.request;
+            let last_end = key.window.length - key.window.margin + longest;
+            let skew = Duration::from_secs(60);
+            assert!(last_end + skew < key.window.length, "{name}");
+        }
+    }
+}
+
+#[test]
+fn p16_a_stream_that_was_refused_is_not_sent_and_one_that_was_reset_is_unknown_at_every_provider() {
+    for (name, _) in SHIPPED {
+        let profile = shipped(name);
+        let read = |answer| line(&classify(&profile, &answer, &circumstances(true)));
+        for (cause, expected) in [
+            (NotSentCause::RefusedStream, "not_sent (refused_stream)"),
+            (NotSentCause::GoAway, "not_sent (go_away)"),
+        ] {
+            assert_eq!(read(Answer::NotSent(cause)), expected, "{name}");
+        }
+        for (cause, expected) in [
+            (LostCause::Reset, "unknown (reset)"),
+            (LostCause::Closed, "unknown (closed)"),
+        ] {
+            assert_eq!(read(Answer::Lost(cause)), expected, "{name}");
+        }
+    }
+}
+
+#[test]
+fn p22_a_bad_certificate_is_not_sent_whoever_the_provider_is() {
+    for (name, _) in SHIPPED {
+        let refused = Answer::NotSent(NotSentCause::Tls);
+        let classified = classify(&shipped(name), &refused, &circumstances(false));
+        assert_eq!(line(&classified), "not_sent (tls)", "{name}");
+    }
+}
+
+#[test]
+fn v111_a_read_timeout_is_unknown_even_where_every_error_means_not_sent() {
+    for (name, _) in SHIPPED {
+        let lost = Answer::Lost(LostCause::ReadTimeout);
+        let classified = classify(&shipped(name), &lost, &circumstances(true));
+        assert_eq!(line(&classified), "unknown (read_timeout)", "{name}");
+    }
+}
+
+#[test]
 fn p17_redirects_and_early_answers_are_never_an_acceptance() {
-    for name in ["captifi", "generic", "twilio"] {
+    for (name, _) in SHIPPED {
         let profile = shipped(name);
         for status in [301, 302, 303, 307, 308] {
             let classified = first(&profile, response(status, &[("Location", "/login")], HTML));
