@@ -51,6 +51,11 @@ fn every_shipped_profile_can_be_read_and_gives_its_sources() {
             text.contains("read 2") || text.contains("expired on"),
             "{name} dates its sources"
         );
+        let tested = include_str!("../../src/domain/profile/tests.rs");
+        assert!(
+            tested.contains(&format!("    \"{name}\",\n")),
+            "{name} is in the list of profiles that are tested"
+        );
         let operation = (profile.vendor.clone(), profile.operation.clone());
         assert!(
             operations.insert(operation),
@@ -93,6 +98,17 @@ const KEYLESS: &str = "
 A repeat is a second message there. What was surely not sent, and what was throttled, is sent again; **an unknown outcome (a
 timeout, a reset, a 5xx) is never repeated**. Where there is a look-up the provider is asked first, and only an absence that proves
 something lets it be sent again; otherwise it is a dead letter `outcome_unknown`, for somebody to find out.
+";
+
+const ADDING: &str = "
+## Adding a vendor
+
+1. Copy [provider-example.toml](../provider-example.toml), which has every field, to `VENDOR.toml` here, and write the source of each fact
+   and the day you read it beside it. Where no document speaks, take the reading that sends less, and say so.
+2. Write answers in the form that is documented to `src/domain/classify/tests/answers/VENDOR.toml`: at least one for every rule and
+   every mark of a replay. Add the name to the lists in `src/domain/profile/tests.rs` and `src/domain/classify/tests/recorded.rs`.
+3. Review the two snapshots that change: what each status means without a readable body, and the request that is rendered.
+4. `sendonce check` says what the profile promises; write this page anew.
 ";
 
 fn page() -> String {
@@ -141,6 +157,7 @@ fn page() -> String {
         )
         .unwrap();
     }
+    page.push_str(ADDING);
     page
 }
 

@@ -224,14 +224,21 @@ fn find_provider_code(
         return None;
     }
     let places = &profile.error_code;
-    let in_body = places
-        .body
-        .iter()
-        .find_map(|pointer| reading.body_text(pointer));
-    let text = match (in_body, &places.text) {
-        (Some(text), _) => text.into(),
-        (None, Some(regex)) => reading.captured(regex)?,
-        (None, None) => return None,
+    let in_header = places.header.as_ref().and_then(|name| {
+        let value = reading.headers(name).next()?;
+        std::str::from_utf8(value.trim_ascii()).ok()
+    });
+    let in_body = || {
+        let mut places = places.body.iter();
+        places.find_map(|pointer| reading.body_text(pointer))
+    };
+    let in_text = || {
+        let regex = places.text.as_ref()?;
+        reading.captured(regex)
+    };
+    let text = match in_header.or_else(in_body) {
+        Some(text) => text.into(),
+        None => in_text()?,
     };
     let fits = (1..=PROVIDER_CODE_MAX).contains(&text.len())
         && text.bytes().all(|b| b.is_ascii_graphic() || b == b' ');

@@ -49,6 +49,8 @@ pub enum WithoutId {
 /// Where the provider's own error code is; the first that is found counts.
 #[derive(Debug, Default)]
 pub struct ErrorCode {
+    /// A header.
+    pub header: Option<HeaderName>,
     /// Places in a JSON body.
     pub body: Vec<Pointer>,
     /// The first group of a match in a body that is no JSON.
@@ -144,8 +146,15 @@ pub(super) fn read_error_code(section: Section<'_>) -> ErrorCode {
         .filter_map(|text| read_pointer(&section, "body", text))
         .collect();
     let text = read_one_group(&section, "text", "the code");
+    let header = section.text("header").and_then(|name| {
+        let header = name.parse().ok();
+        if header.is_none() {
+            section.fault("header", "names no valid header");
+        }
+        header
+    });
     section.close();
-    ErrorCode { body, text }
+    ErrorCode { header, body, text }
 }
 
 /// An expression over a body whose one group is `what`.

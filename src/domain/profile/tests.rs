@@ -3,7 +3,7 @@ use std::time::Duration;
 use super::*;
 use crate::domain::idempotency_key::IdempotencyKey;
 
-/// Every file of config/providers by its name; a test of the whole tree tells if one is missing.
+/// Every file of config/providers by its name; `shipped_profiles` of the integration tests tells if one is missing.
 macro_rules! shipped {
     ($($name:literal,)*) => {
         pub(in crate::domain) const SHIPPED: &[(&str, &str)] = &[$((

@@ -251,6 +251,36 @@ fn every_recorded_answer_means_what_is_written_beside_it() {
 }
 
 #[test]
+fn p19_a_body_that_cannot_be_read_never_says_something_else() {
+    for (name, text) in ANSWERS {
+        let profile = profile_named(name);
+        for answer in recorded(text) {
+            let verdict = |response| {
+                let read = Answer::Response(response);
+                classify(&profile, &read, &circumstances(answer.first_attempt)).verdict
+            };
+            let whole = verdict(answer.response.clone());
+            let half = answer.response.body.len() / 2;
+            let half = answer.response.body.slice(..half);
+            let mut packed = answer.response.clone();
+            let encoding = http::HeaderValue::from_static("gzip");
+            packed.headers.insert("content-encoding", encoding);
+            let mut broken = answer.response.clone();
+            broken.body = half;
+            broken.body_complete = false;
+            for unreadable in [packed, broken] {
+                let told = verdict(unreadable);
+                assert!(
+                    told == whole || told == Verdict::Unknown,
+                    "{name}, {}: {whole} and then {told}",
+                    answer.is
+                );
+            }
+        }
+    }
+}
+
+#[test]
 fn every_rule_of_every_profile_is_met_by_a_recorded_answer() {
     let mut unmet = Vec::new();
     for (name, text) in ANSWERS {
