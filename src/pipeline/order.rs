@@ -7,16 +7,18 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::hash::Hash;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::watch;
+use tokio::sync::Notify;
 
 /// Chains by name. Names without anyone in their chain take no memory.
 pub struct Queues<K: Eq + Hash>(Arc<Mutex<HashMap<K, Arc<Link>>>>);
 
 /// One place in a chain. Whoever leaves before its turn leaves its `before` to those behind.
 struct Link {
-    left: watch::Sender<bool>,
+    left: AtomicBool,
+    told: Notify,
     before: Mutex<Option<Arc<Link>>>,
 }
 
@@ -74,8 +76,7 @@ impl<K: Eq + Hash> Turn<K> {
         loop {
             let before = locked(&self.link.before).clone();
             let Some(before) = before else { return };
-            // The sender lives as long as `before`, so waiting cannot fail.
-            let _ = before.left.subscribe().wait_for(|left| *left).await;
+            before.leaving().await;
             let further = locked(&before.before).clone();
             *locked(&self.link.before) = further;
         }
@@ -85,7 +86,8 @@ impl<K: Eq + Hash> Turn<K> {
 impl<K: Eq + Hash> Drop for Turn<K> {
     fn drop(&mut self) {
         let mut tails = locked(&self.queues);
-        self.link.left.send_replace(true);
+        self.link.left.store(true, Ordering::SeqCst);
+        self.link.told.notify_waiters();
         let Some(name) = self.name.take() else { return };
         if let Entry::Occupied(mut tail) = tails.entry(name)
             && Arc::ptr_eq(tail.get(), &self.link)
@@ -101,16 +103,29 @@ impl<K: Eq + Hash> Drop for Turn<K> {
 impl Link {
     fn behind(before: Option<Arc<Self>>) -> Arc<Self> {
         Arc::new(Self {
-            left: watch::Sender::new(false),
+            left: AtomicBool::new(false),
+            told: Notify::new(),
             before: Mutex::new(before),
         })
+    }
+
+    /// Resolves once it has left.
+    async fn leaving(&self) {
+        loop {
+            // Whoever leaves after this line tells us.
+            let told = self.told.notified();
+            if self.left.load(Ordering::SeqCst) {
+                return;
+            }
+            told.await;
+        }
     }
 
     /// The nearest one before this that has not left.
     fn last_present(&self) -> Option<Arc<Self>> {
         let mut before = locked(&self.before).clone();
         while let Some(link) = &before {
-            if !*link.left.borrow() {
+            if !link.left.load(Ordering::SeqCst) {
                 break;
             }
             let further = locked(&link.before).clone();

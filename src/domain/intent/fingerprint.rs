@@ -21,7 +21,7 @@ impl Intent {
     /// Canonical content is JSON without blanks, members sorted by the bytes of their names, strings escaped only
     /// where they must be, and numbers as they were written: 1 and 1.0 differ, since a template prints them so.
     pub fn fingerprint(&self) -> IntentFingerprint {
-        let mut content = String::new();
+        let mut content = String::with_capacity(CONTENT_TYPICAL);
         write_object(&self.content, &mut content);
         let template = self.template.as_ref();
         let fields: [Option<&[u8]>; 9] = [
@@ -42,6 +42,9 @@ impl Intent {
         IntentFingerprint(digest.finalize().into())
     }
 }
+
+/// What an intent's content takes, about, in bytes.
+const CONTENT_TYPICAL: usize = 256;
 
 /// Sorts by itself: whether the library's map is sorted depends on a feature that any other crate may switch on.
 fn write_object(object: &Map<String, Value>, json: &mut String) {
@@ -84,21 +87,29 @@ fn write_value(value: &Value, json: &mut String) {
 /// characters, everything else as it is.
 fn write_string(text: &str, json: &mut String) {
     json.push('"');
-    for character in text.chars() {
-        match character {
-            '"' => json.push_str("\\\""),
-            '\\' => json.push_str("\\\\"),
-            '\u{08}' => json.push_str("\\b"),
-            '\t' => json.push_str("\\t"),
-            '\n' => json.push_str("\\n"),
-            '\u{0C}' => json.push_str("\\f"),
-            '\r' => json.push_str("\\r"),
-            control if control < ' ' => {
-                // Writing to a String cannot fail.
-                let _ = write!(json, "\\u{:04x}", u32::from(control));
-            }
-            other => json.push(other),
+    let mut plain = 0;
+    for (place, byte) in text.bytes().enumerate() {
+        let short = match byte {
+            b'"' => "\\\"",
+            b'\\' => "\\\\",
+            0x08 => "\\b",
+            b'\t' => "\\t",
+            b'\n' => "\\n",
+            0x0C => "\\f",
+            b'\r' => "\\r",
+            control if control < b' ' => "",
+            _ => continue,
+        };
+        // Every byte that is escaped is a character of its own, so both ends lie between characters.
+        json.push_str(text.get(plain..place).unwrap_or_default());
+        plain = place + 1;
+        if short.is_empty() {
+            // Writing to a String cannot fail.
+            let _ = write!(json, "\\u{byte:04x}");
+        } else {
+            json.push_str(short);
         }
     }
+    json.push_str(text.get(plain..).unwrap_or_default());
     json.push('"');
 }

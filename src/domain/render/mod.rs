@@ -287,7 +287,13 @@ impl<'a> Renderer<'a> {
         fixed: &HeaderMap,
         filled: &[(HeaderName, Text)],
     ) -> Result<HeaderMap, RenderFault> {
-        let mut headers = fixed.clone();
+        // Room for the key, the credentials and what the connection adds: growing costs more than the room.
+        let mut headers = HeaderMap::with_capacity(fixed.len() + filled.len() + 8);
+        headers.extend(
+            fixed
+                .iter()
+                .map(|(name, value)| (name.clone(), value.clone())),
+        );
         for (name, text) in filled {
             if let Some(value) = self.leaf_text(text)? {
                 let value = HeaderValue::from_str(&value)

@@ -86,14 +86,15 @@ impl Crew {
                     let Some(asked) = &story else {
                         return Err(Stopped::StoryMoved);
                     };
-                    let (known, durable) = match self.look_up(job, intent, case, asked).await? {
-                        Some(proved) => proved,
-                        None => {
-                            let reason = Reason::OutcomeUnknown;
-                            let fact = Fact::DeadLettering { reason, detail };
-                            self.persist(job, &case.subject, story, round, fact).await?
-                        }
-                    };
+                    let (known, durable) =
+                        match Box::pin(self.look_up(job, intent, case, asked)).await? {
+                            Some(proved) => proved,
+                            None => {
+                                let reason = Reason::OutcomeUnknown;
+                                let fact = Fact::DeadLettering { reason, detail };
+                                self.persist(job, &case.subject, story, round, fact).await?
+                            }
+                        };
                     (story, proof) = (Some(known), Some(durable));
                 }
                 Step::SetAside {
@@ -108,9 +109,10 @@ impl Crew {
                 }
                 Step::ProduceDeadLetter { round, cause } => {
                     let letter = self.letter(&case.subject, story.as_deref(), &cause);
-                    let at = self.produce(job, &letter).await?;
+                    let at = Box::pin(self.produce(job, &letter)).await?;
                     let what = (round, cause.reason);
-                    let (known, durable) = self.bury(job, &case.subject, story, what, at).await?;
+                    let buried = self.bury(job, &case.subject, story, what, at);
+                    let (known, durable) = Box::pin(buried).await?;
                     (story, proof) = (Some(known), Some(durable));
                 }
                 Step::Start {
@@ -131,7 +133,8 @@ impl Crew {
                             Ok(rendered) => request.insert(rendered),
                             Err((reason, detail)) => {
                                 let why = (reason, detail.as_str());
-                                return self.cannot_render(job, intent, case, story, why).await;
+                                let aside = self.cannot_render(job, intent, case, story, why);
+                                return Box::pin(aside).await;
                             }
                         },
                     };
@@ -140,9 +143,8 @@ impl Crew {
                         attempt,
                         deadline,
                     };
-                    let (known, durable) = self
-                        .attempt(job, (intent, case), story, request, &next, ready)
-                        .await?;
+                    let made = self.attempt(job, (intent, case), story, request, &next, ready);
+                    let (known, durable) = Box::pin(made).await?;
                     (story, proof) = (Some(known), Some(durable));
                 }
             }

@@ -164,7 +164,7 @@ impl Crew {
                 if panics < PANICS_MAX {
                     self.read(&job).await
                 } else {
-                    self.set_panicked_aside(&job).await
+                    Box::pin(self.set_panicked_aside(&job)).await
                 }
             };
             let work = std::panic::AssertUnwindSafe(step).catch_unwind().await;

@@ -51,8 +51,7 @@ impl Crew {
                     "" => refusal.fault.detail.name().to_owned(),
                     place => format!("{} at {place}", refusal.fault.detail.name()),
                 };
-                self.set_record_aside(job, &about, refusal.reason(), &detail)
-                    .await
+                Box::pin(self.set_record_aside(job, &about, refusal.reason(), &detail)).await
             }
             Decoded::Intent(intent) => self.read_intent(job, &intent).await,
         }
@@ -87,12 +86,11 @@ impl Crew {
                 ..About::intent(intent, &key)
             };
             let reason = Reason::PayloadConflict;
-            return self
-                .set_record_aside(job, &about, reason, "id_reused")
-                .await;
+            let aside = self.set_record_aside(job, &about, reason, "id_reused");
+            return Box::pin(aside).await;
         }
-        if let Some((story, persisted)) = known {
-            if story.is_settled() {
+        let story = match known {
+            Some((story, persisted)) if story.is_settled() => {
                 let reason = if behind {
                     Suppressed::InFlight
                 } else {
@@ -101,58 +99,34 @@ impl Crew {
                 self.parts.metrics.suppressed(reason);
                 return Ok(Settlement::Persisted(persisted));
             }
-            return self.go_on(job, intent, key, fingerprint, Some(story)).await;
+            Some((story, _)) => Some(story),
+            None => None,
+        };
+        match self.case(job, intent, (key.clone(), fingerprint), story.as_deref()) {
+            Ok(case) => self.carry_out(job, intent, &case, story).await,
+            Err(hindered) => Box::pin(self.hinder(job, intent, &key, story, hindered)).await,
         }
-        self.go_on(job, intent, key, fingerprint, None).await
     }
 
-    async fn go_on(
+    /// What the series of this intent is about: the account and the version of its profile that began it, if it has begun.
+    fn case(
         &self,
         job: &Job,
         intent: &Intent,
-        key: IdempotencyKey,
-        fingerprint: IntentFingerprint,
-        story: Option<Arc<Story>>,
-    ) -> Result<Settlement, Stopped> {
-        let pinned = story.as_ref().and_then(|story| story.rendering.as_ref());
+        (key, fingerprint): (IdempotencyKey, IntentFingerprint),
+        story: Option<&Story>,
+    ) -> Result<Case, Hindered> {
+        let pinned = story.and_then(|story| story.rendering.as_ref());
         let account = match pinned {
             Some(rendering) => self.parts.accounts.of(&rendering.provider),
             None => self.parts.accounts.route(intent),
         };
-        let Some(account) = account else {
-            return match story {
-                None => {
-                    let about = About::intent(intent, &key);
-                    self.set_record_aside(job, &about, Reason::NoRoute, "no_route")
-                        .await
-                }
-                Some(story) => {
-                    self.give_up(job, story, Reason::NoRoute, "provider_gone")
-                        .await
-                }
-            };
-        };
+        let account = account.ok_or(Hindered::NoRoute)?;
         let profile = match pinned {
-            Some(rendering) => match account.version(rendering.profile, &*self.parts.ledger) {
-                Ok(profile) => profile,
-                Err(VersionFault::Unreadable(error)) => {
-                    tracing::error!(%error, "the profile that began an intent cannot be read; tried again");
-                    self.pause(&job.tenure, Duration::from_secs(1)).await?;
-                    return Err(Stopped::StoryMoved);
-                }
-                Err(VersionFault::Gone) => {
-                    return match story {
-                        Some(story) => {
-                            self.give_up(job, story, Reason::PayloadConflict, "profile_gone")
-                                .await
-                        }
-                        None => Err(Stopped::StoryMoved),
-                    };
-                }
-            },
+            Some(rendering) => account.version(rendering.profile, &*self.parts.ledger)?,
             None => Arc::clone(&account.profile),
         };
-        let case = Case {
+        Ok(Case {
             terms: account.terms_of(&profile),
             profile,
             account,
@@ -168,8 +142,35 @@ impl Crew {
                 origin: job.record.position.clone(),
                 recorded_at: job.record.timestamp,
             },
+        })
+    }
+
+    /// Ends what cannot be carried out, or waits.
+    async fn hinder(
+        &self,
+        job: &Job,
+        intent: &Intent,
+        key: &IdempotencyKey,
+        story: Option<Arc<Story>>,
+        hindered: Hindered,
+    ) -> Result<Settlement, Stopped> {
+        let (reason, detail) = match (hindered, &story) {
+            (Hindered::NoRoute, None) => (Reason::NoRoute, "no_route"),
+            (Hindered::NoRoute, Some(_)) => (Reason::NoRoute, "provider_gone"),
+            (Hindered::Version(VersionFault::Gone), _) => (Reason::PayloadConflict, "profile_gone"),
+            (Hindered::Version(VersionFault::Unreadable(error)), _) => {
+                tracing::error!(%error, "the profile that began an intent cannot be read; tried again");
+                self.pause(&job.tenure, Duration::from_secs(1)).await?;
+                return Err(Stopped::StoryMoved);
+            }
         };
-        self.carry_out(job, intent, &case, story).await
+        match story {
+            Some(story) => self.give_up(job, story, reason, detail).await,
+            None => {
+                let about = About::intent(intent, key);
+                self.set_record_aside(job, &about, reason, detail).await
+            }
+        }
     }
 
     /// Waits until nobody else works under any key that this intent may have, then recalls its story.
@@ -226,6 +227,20 @@ impl Crew {
             }
         }
         Ok((flight, behind))
+    }
+}
+
+/// Why an intent cannot be carried out.
+enum Hindered {
+    /// Its provider is not configured.
+    NoRoute,
+    /// The version of the profile that began it cannot be had.
+    Version(VersionFault),
+}
+
+impl From<VersionFault> for Hindered {
+    fn from(fault: VersionFault) -> Self {
+        Self::Version(fault)
     }
 }
 
