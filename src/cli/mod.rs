@@ -10,6 +10,7 @@ pub mod publish;
 pub mod run;
 mod stage;
 pub mod stub_provider;
+pub mod verify_provider;
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -45,6 +46,7 @@ enum Command {
     Publish(publish::Arguments),
     Key(key::Arguments),
     StubProvider(Box<stub_provider::Arguments>),
+    VerifyProvider(Box<verify_provider::Arguments>),
     Bench(bench::Arguments),
     #[command(hide = true)]
     BenchBare(bench::bare::Arguments),
@@ -98,6 +100,11 @@ fn carry_out(arguments: Arguments) -> anyhow::Result<ExitCode> {
             log::begin(&LogConfig::default())?;
             one_core()?.block_on(stub_provider::run(*arguments))?;
             Ok(ExitCode::SUCCESS)
+        }
+        Command::VerifyProvider(arguments) => {
+            let config = configured(file)?;
+            let verified = verify_provider::run(*arguments, &config);
+            one_core()?.block_on(verified).map(ExitCode::from)
         }
         Command::Bench(arguments) => {
             log::begin(&LogConfig::default())?;

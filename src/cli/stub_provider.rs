@@ -38,6 +38,19 @@ pub struct Arguments {
     /// How many seconds a key is remembered after its acceptance.
     #[arg(long, value_name = "SECONDS", default_value_t = 24 * 60 * 60)]
     window: u64,
+    /// Break the promise about bodies: give another request under a known key the first one's answer, and no conflict.
+    #[arg(long)]
+    ignore_body: bool,
+    /// Break the promise about requests at once: know a key only once its first request has been answered, so that those
+    /// that come meanwhile are new messages. Shows with slow answers (--fault slow=1).
+    #[arg(long)]
+    no_lock: bool,
+    /// Answer every message to RECIPIENT with a server error, and never accept one.
+    #[arg(long, value_name = "RECIPIENT")]
+    fails_for: Option<String>,
+    /// Store those errors under their keys, so that a retry only replays them.
+    #[arg(long, requires = "fails_for")]
+    store_errors: bool,
     /// What the draw of faults follows from.
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     seed: u64,
@@ -134,6 +147,10 @@ impl Arguments {
             key_header: self.key_header.clone(),
             keys: !self.no_keys,
             window: Duration::from_secs(self.window),
+            ignores_body: self.ignore_body,
+            lacks_lock: self.no_lock,
+            fails_for: self.fails_for.clone(),
+            stores_errors: self.store_errors,
             lookups: self.lookups_after_ms.map(Duration::from_millis),
             id_field: self.id_field.clone(),
             faults: self.faults.mix()?,

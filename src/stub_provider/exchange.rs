@@ -17,7 +17,7 @@ use super::answers::{self, Answered};
 use super::connection::Cut;
 use super::faults::{Fault, FaultMix};
 use super::listing::{Listed, Listing};
-use super::memory::{Answer, Memory, Recall};
+use super::memory::{Answer, Conduct, Memory, Recall};
 use super::message::{recipient, request_hash, searchable};
 use super::truth::{Event, Seen, Truth, message_id};
 use super::{Options, ServeError, admin};
@@ -48,8 +48,8 @@ struct State {
 
 /// What follows from a whole request.
 enum Course {
-    /// Its message was accepted under this number, by this request.
-    Accepted {
+    /// It is a new one, and this is what came of it.
+    Taken {
         answer: Answer,
         answered_at: Instant,
     },
@@ -72,7 +72,11 @@ impl Provider {
             })?;
         let state = State {
             faults: options.faults.clone(),
-            memory: Memory::new(options.window),
+            memory: Memory::new(Conduct {
+                window: options.window,
+                compares_body: !options.ignores_body,
+                locks: !options.lacks_lock,
+            }),
             truth: Truth::new(truth_log),
             listing: options.lookups.map(Listing::new),
             requests: 0,
@@ -305,7 +309,7 @@ impl Provider {
                 let course = self.take(seen, Some(fault))?;
                 match course {
                     // Nothing is left to do when the client goes meanwhile: the key is answered from then on.
-                    Course::Accepted { answered_at, .. } => sleep_until(answered_at).await,
+                    Course::Taken { answered_at, .. } => sleep_until(answered_at).await,
                     Course::Replayed(_) | Course::TurnedAway(..) => sleep(mix.slow()).await,
                 }
                 Ok(self.plain_answer(&course))
@@ -322,7 +326,18 @@ impl Provider {
         let recall = remembered.map_or(Recall::Fresh, |(key, request)| {
             state.memory.recall(key, request, now)
         });
+        let fails = seen.recipient.is_some() && seen.recipient == self.options.fails_for.as_deref();
         let (event, message, course) = match recall {
+            Recall::Fresh if fails => {
+                if let Some((key, request)) = remembered.filter(|_| self.options.stores_errors) {
+                    state.memory.keep(key, *request, Answer::Failed, now, now);
+                }
+                let course = Course::Taken {
+                    answer: Answer::Failed,
+                    answered_at: now,
+                };
+                (Event::Failed, None, course)
+            }
             Recall::Fresh => {
                 state.messages += 1;
                 let late = if fault == Some(Fault::Slow) {
@@ -353,17 +368,13 @@ impl Provider {
                 (
                     Event::Delivery,
                     Some(state.messages),
-                    Course::Accepted {
+                    Course::Taken {
                         answer,
                         answered_at,
                     },
                 )
             }
-            Recall::Answered(answer) => (
-                Event::Replay,
-                Some(answer.message()),
-                Course::Replayed(answer),
-            ),
+            Recall::Answered(answer) => (Event::Replay, answer.message(), Course::Replayed(answer)),
             Recall::InProgress => (
                 Event::InProgress,
                 None,
@@ -396,7 +407,7 @@ impl Provider {
     /// The answer to what a request means, without any fault on its way.
     fn plain_answer(&self, course: &Course) -> Answered {
         match course {
-            Course::Accepted { answer, .. } => self.kept_answer(*answer),
+            Course::Taken { answer, .. } => self.kept_answer(*answer),
             Course::Replayed(answer) => answers::replayed(self.kept_answer(*answer)),
             Course::TurnedAway(status, title) => answers::problem(*status, title),
         }
@@ -407,7 +418,7 @@ impl Provider {
             Answer::Accepted(message) => {
                 answers::accepted(&self.options.id_field, &message_id(message))
             }
-            Answer::StoredError(_) => {
+            Answer::StoredError(_) | Answer::Failed => {
                 answers::problem(StatusCode::INTERNAL_SERVER_ERROR, "Something went wrong")
             }
         }

@@ -9,10 +9,21 @@ use tokio::time::Instant;
 /// The SHA-256 of a request's method, URL and body.
 pub type RequestHash = [u8; 32];
 
+/// How a provider keeps its word about keys.
+#[derive(Clone, Copy, Debug)]
+pub struct Conduct {
+    /// How long a key is remembered after its acceptance.
+    pub window: Duration,
+    /// Whether another request under a known key is a conflict; it gets the first one's answer otherwise.
+    pub compares_body: bool,
+    /// Whether a key is known while its first request is still being worked on.
+    pub locks: bool,
+}
+
 /// The keys that a provider remembers, each for the length of its window.
 #[derive(Debug)]
 pub struct Memory {
-    window: Duration,
+    conduct: Conduct,
     kept: HashMap<Box<str>, Kept>,
 }
 
@@ -36,13 +47,16 @@ pub enum Answer {
     Accepted(u64),
     /// A server error, stored although the message of this number was accepted.
     StoredError(u64),
+    /// A server error; nothing was accepted.
+    Failed,
 }
 
 impl Answer {
-    /// The number of the message that was accepted.
-    pub const fn message(self) -> u64 {
+    /// The number of the message that was accepted, if one was.
+    pub const fn message(self) -> Option<u64> {
         match self {
-            Self::Accepted(message) | Self::StoredError(message) => message,
+            Self::Accepted(message) | Self::StoredError(message) => Some(message),
+            Self::Failed => None,
         }
     }
 }
@@ -57,10 +71,10 @@ struct Kept {
 }
 
 impl Memory {
-    /// An empty memory that forgets each key once `window` has passed since its acceptance.
-    pub fn new(window: Duration) -> Self {
+    /// An empty memory.
+    pub fn new(conduct: Conduct) -> Self {
         Self {
-            window,
+            conduct,
             kept: HashMap::new(),
         }
     }
@@ -70,10 +84,12 @@ impl Memory {
         let Some(kept) = self.kept.get(key) else {
             return Recall::Fresh;
         };
-        if now.duration_since(kept.accepted_at) >= self.window {
+        if now.duration_since(kept.accepted_at) >= self.conduct.window {
             self.kept.remove(key);
             Recall::Fresh
-        } else if kept.request != *request {
+        } else if !self.conduct.locks && now < kept.answered_at {
+            Recall::Fresh
+        } else if self.conduct.compares_body && kept.request != *request {
             Recall::Conflict
         } else if now < kept.answered_at {
             Recall::InProgress
@@ -113,13 +129,18 @@ mod tests {
     use super::*;
 
     const WINDOW: Duration = Duration::from_secs(60);
+    const HONEST: Conduct = Conduct {
+        window: WINDOW,
+        compares_body: true,
+        locks: true,
+    };
     const ONE: RequestHash = [1; 32];
     const OTHER: RequestHash = [2; 32];
 
     #[tokio::test(start_paused = true)]
     async fn a_key_is_in_progress_then_answered_then_forgotten() {
         let start = Instant::now();
-        let mut memory = Memory::new(WINDOW);
+        let mut memory = Memory::new(HONEST);
         assert_eq!(memory.recall("k", &ONE, start), Recall::Fresh);
         memory.keep(
             "k",
@@ -146,7 +167,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn another_request_under_the_key_is_a_conflict_even_while_the_first_is_in_progress() {
         let start = Instant::now();
-        let mut memory = Memory::new(WINDOW);
+        let mut memory = Memory::new(HONEST);
         memory.keep(
             "k",
             ONE,
@@ -160,5 +181,35 @@ mod tests {
             Recall::Conflict
         );
         assert_eq!(memory.recall("other", &OTHER, start), Recall::Fresh);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_provider_that_ignores_the_body_gives_another_request_the_first_answer() {
+        let start = Instant::now();
+        let mut memory = Memory::new(Conduct {
+            compares_body: false,
+            ..HONEST
+        });
+        memory.keep("k", ONE, Answer::Accepted(1), start, start);
+        assert_eq!(
+            memory.recall("k", &OTHER, start),
+            Recall::Answered(Answer::Accepted(1))
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_provider_without_a_lock_knows_a_key_only_once_it_has_answered() {
+        let start = Instant::now();
+        let answered = start + Duration::from_secs(2);
+        let mut memory = Memory::new(Conduct {
+            locks: false,
+            ..HONEST
+        });
+        memory.keep("k", ONE, Answer::Accepted(1), start, answered);
+        assert_eq!(memory.recall("k", &ONE, start), Recall::Fresh);
+        assert_eq!(
+            memory.recall("k", &ONE, answered),
+            Recall::Answered(Answer::Accepted(1))
+        );
     }
 }

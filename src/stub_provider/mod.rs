@@ -2,7 +2,8 @@
 //!
 //! It decides what a provider is held to in tests, in the demo and in the bench. It deliberately knows nothing of the rest
 //! of this program, so that it cannot share its mistakes, and it promises nothing about speed or durability beyond its
-//! truth log: what it remembers is in memory.
+//! truth log: what it remembers is in memory. It can be told to break its word about keys, as real ones do: then its answers
+//! lie, and its truth still does not.
 //!
 //! Endpoints:
 //!
@@ -57,6 +58,14 @@ pub struct Options {
     pub keys: bool,
     /// How long it remembers a key after its acceptance.
     pub window: Duration,
+    /// Whether it gives another request under a known key the first one's answer, in place of a conflict.
+    pub ignores_body: bool,
+    /// Whether it knows a key only once its first request has been answered: requests that come meanwhile are new messages.
+    pub lacks_lock: bool,
+    /// The recipient of messages that it always answers with a server error, and never accepts.
+    pub fails_for: Option<String>,
+    /// Whether it remembers those errors under their keys.
+    pub stores_errors: bool,
     /// Whether messages can be looked up, and how long after its acceptance one shows.
     pub lookups: Option<Duration>,
     /// The member of an acceptance that carries the message id.
@@ -76,6 +85,10 @@ impl Default for Options {
             key_header: "Idempotency-Key".to_owned(),
             keys: true,
             window: Duration::from_secs(24 * 60 * 60),
+            ignores_body: false,
+            lacks_lock: false,
+            fails_for: None,
+            stores_errors: false,
             lookups: None,
             id_field: "id".to_owned(),
             faults: FaultMix::default(),

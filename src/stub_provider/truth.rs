@@ -28,6 +28,8 @@ pub enum Event {
     KeyMissing,
     /// It was turned away because no recipient could be read from it.
     Invalid,
+    /// It was answered with a server error, as every message to its recipient is.
+    Failed,
     /// The connection ended before the body did.
     Incomplete,
     /// It met a fault.
@@ -45,6 +47,7 @@ impl Event {
             Self::Conflict => "conflict",
             Self::KeyMissing => "key_missing",
             Self::Invalid => "invalid",
+            Self::Failed => "failed",
             Self::Incomplete => "incomplete",
             Self::Fault(fault) => fault.name(),
         }
@@ -247,6 +250,7 @@ impl Truth {
                 | Event::Conflict
                 | Event::KeyMissing
                 | Event::Invalid
+                | Event::Failed
                 | Event::Incomplete => {}
             }
         }

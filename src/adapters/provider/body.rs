@@ -9,6 +9,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use thiserror::Error;
+use tokio::sync::Notify;
 
 use crate::adapters::clock::BootMoment;
 
@@ -17,6 +18,7 @@ use crate::adapters::clock::BootMoment;
 pub(super) struct Delivery {
     state: AtomicU8,
     deadline: BootMoment,
+    handed_over: Notify,
 }
 
 const OPEN: u8 = 0;
@@ -32,6 +34,7 @@ impl Delivery {
         Arc::new(Self {
             state: AtomicU8::new(state),
             deadline,
+            handed_over: Notify::new(),
         })
     }
 
@@ -43,13 +46,24 @@ impl Delivery {
             || self.state.load(Ordering::Acquire) == GIVEN_UP
     }
 
+    /// Waits until the last byte has been handed to the transport; for ever, if it never is. One waits at most.
+    pub(super) async fn handed_over(&self) {
+        while self.state.load(Ordering::Acquire) != HANDED_OVER {
+            self.handed_over.notified().await;
+        }
+    }
+
     /// Leave to hand over the last byte; given once.
     fn may_end(&self) -> bool {
-        !self.deadline.has_passed()
+        let may_end = !self.deadline.has_passed()
             && self
                 .state
                 .compare_exchange(OPEN, HANDED_OVER, Ordering::AcqRel, Ordering::Acquire)
-                .is_ok()
+                .is_ok();
+        if may_end {
+            self.handed_over.notify_one();
+        }
+        may_end
     }
 }
 

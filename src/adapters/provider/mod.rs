@@ -11,7 +11,7 @@ mod tests;
 mod tls;
 
 use std::path::PathBuf;
-use std::sync::{PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -122,6 +122,40 @@ impl ProviderClient {
     /// future is dropped, nobody knows what came of it, but what had not left by then never will.
     pub async fn send(&self, request: &RenderedRequest, deadline: BootMoment) -> Answer {
         let delivery = Delivery::new(&request.body, deadline);
+        self.carry(request, deadline, &delivery).await
+    }
+
+    /// Sends `request` once and closes its connection `pause` after the last byte of the body was handed over, as a client
+    /// does that dies while it waits. `None` if that came first; what had come by then, an answer or a failure, otherwise.
+    ///
+    /// A request without a body cannot be watched: it is cut `pause` from now, sent or not.
+    pub async fn send_and_hang_up(
+        &self,
+        request: &RenderedRequest,
+        deadline: BootMoment,
+        pause: Duration,
+    ) -> Option<Answer> {
+        let delivery = Delivery::new(&request.body, deadline);
+        let cut = async {
+            delivery.handed_over().await;
+            if !pause.is_zero() {
+                tokio::time::sleep(pause).await;
+            }
+        };
+        // The cut goes last: an answer that is there already is no lost one.
+        tokio::select! {
+            biased;
+            answer = self.carry(request, deadline, &delivery) => Some(answer),
+            () = cut => None,
+        }
+    }
+
+    async fn carry(
+        &self,
+        request: &RenderedRequest,
+        deadline: BootMoment,
+        delivery: &Arc<Delivery>,
+    ) -> Answer {
         if deadline.has_passed() {
             return Answer::NotSent(NotSentCause::Withheld);
         }
@@ -131,15 +165,15 @@ impl ProviderClient {
             outgoing.headers_mut().insert(name.clone(), value.clone());
         }
         if !request.body.is_empty() {
-            let body = WithheldBody::new(request.body.clone(), delivery.clone());
+            let body = WithheldBody::new(request.body.clone(), Arc::clone(delivery));
             *outgoing.body_mut() = Some(reqwest::Body::wrap(body));
         }
-        let _given_up_at_the_end = GivenUpAtTheEnd(&delivery);
+        let _given_up_at_the_end = GivenUpAtTheEnd(delivery);
         let answered = self.client().execute(outgoing);
         match tokio::time::timeout(deadline.remaining(), answered).await {
             Ok(Ok(response)) => Answer::Response(received(response, deadline).await),
-            Ok(Err(error)) => failure::answer_to(&error, &delivery),
-            Err(_) => failure::answer_to_deadline(&delivery),
+            Ok(Err(error)) => failure::answer_to(&error, delivery),
+            Err(_) => failure::answer_to_deadline(delivery),
         }
     }
 

@@ -189,3 +189,69 @@ async fn a_key_whose_window_is_over_is_delivered_again_and_the_truth_tells() {
         json!([{"key": "k", "message_id": "msg-00000001", "recipient": "+12025550143", "requests": 3, "deliveries": 2}])
     );
 }
+
+#[tokio::test]
+async fn a_recipient_that_always_fails_gets_nothing_and_its_error_is_no_replay() {
+    let stub = Stub::start(Options {
+        fails_for: Some("+12025550143".to_owned()),
+        ..Options::default()
+    })
+    .await;
+    for _ in 0..2 {
+        let answer = stub.send("k", BODY).await;
+        assert_eq!(answer.status, 500);
+        assert_eq!(answer.headers.get("idempotent-replayed"), None);
+    }
+    assert_eq!(stub.stats().await["deliveries"], 0);
+    assert_eq!(stub.count("failed").await, 2);
+    let another = BODY.replace("143", "144");
+    assert_eq!(stub.send("k", &another).await.status, 201);
+}
+
+#[tokio::test]
+async fn a_provider_that_stores_errors_replays_them_and_delivers_nothing() {
+    let stub = Stub::start(Options {
+        fails_for: Some("+12025550143".to_owned()),
+        stores_errors: true,
+        ..Options::default()
+    })
+    .await;
+    assert_eq!(stub.send("k", BODY).await.status, 500);
+    let again = stub.send("k", BODY).await;
+    assert_eq!(
+        (again.status, again.headers["idempotent-replayed"].as_str()),
+        (500, "true")
+    );
+    assert_eq!(stub.stats().await["deliveries"], 0);
+}
+
+#[tokio::test]
+async fn a_provider_that_ignores_the_body_answers_another_one_with_the_first_message() {
+    let stub = Stub::start(Options {
+        ignores_body: true,
+        ..Options::default()
+    })
+    .await;
+    let first = stub.send("k", BODY).await;
+    let other = stub.send("k", OTHER_BODY).await;
+    assert_eq!((other.status, &other.body), (201, &first.body));
+    assert_eq!(stub.stats().await["deliveries"], 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_provider_without_a_lock_delivers_each_request_that_comes_while_it_works_on_the_first() {
+    let stub = Stub::start(Options {
+        lacks_lock: true,
+        faults: super::always(super::Fault::Slow).slow_by_ms(500),
+        ..Options::default()
+    })
+    .await;
+    let (mut one, mut other) = (stub.begin("k", BODY).await, stub.begin("k", BODY).await);
+    let one = read_answer(&mut one).await;
+    let other = read_answer(&mut other).await;
+    assert_eq!((one.status, other.status), (201, 201));
+    assert_ne!(one.body, other.body);
+    assert_eq!(stub.stats().await["duplicate_deliveries"], 1);
+    let later = stub.send("k", BODY).await;
+    assert_eq!(later.headers["idempotent-replayed"], "true");
+}

@@ -8,6 +8,7 @@ use rdkafka::mocking::MockCluster;
 mod check;
 mod deployed;
 mod publish;
+mod verify_provider;
 
 /// An embedded cluster with the intents topic (8 partitions) and the dead-letter topic.
 fn cluster() -> MockCluster<'static, rdkafka::producer::DefaultProducerContext> {

@@ -51,6 +51,51 @@ async fn p01_a_server_that_reads_and_hangs_leaves_it_lost_at_the_deadline() {
 }
 
 #[tokio::test]
+async fn a_sender_that_hangs_up_has_sent_the_whole_request_and_closes_its_connection() {
+    let (left, mut is_left) = tokio::sync::mpsc::unbounded_channel();
+    let server = Server::start(move |_, mut connection| {
+        let left = left.clone();
+        async move {
+            connection.request().await;
+            assert_eq!(connection.request().await, None);
+            left.send(()).unwrap();
+        }
+    })
+    .await;
+    for body in ["{}".to_owned(), "x".repeat(40_000)] {
+        let client = server.client();
+        let request = server.request(&body);
+        let deadline = BootMoment::after(PATIENT);
+        let answer = client
+            .send_and_hang_up(&request, deadline, Duration::ZERO)
+            .await;
+        assert!(answer.is_none(), "{answer:?}");
+        is_left.recv().await.unwrap();
+    }
+    let seen = server.seen();
+    assert_eq!((seen.whole.len(), seen.parts.len()), (2, 0));
+}
+
+#[tokio::test]
+async fn who_hangs_up_later_than_the_answer_gets_it_and_who_was_never_heard_learns_it() {
+    let server = Server::answering("HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n").await;
+    let hang_up = async |origin: &str| {
+        let client = ProviderClient::new(&profile(origin, "")).unwrap();
+        let request = request(&format!("{origin}/send"), "{}");
+        client
+            .send_and_hang_up(&request, BootMoment::after(PATIENT), PATIENT)
+            .await
+            .unwrap()
+    };
+    let answer = hang_up(&format!("http://{}", server.address)).await;
+    assert!(matches!(answer, Answer::Response(response) if response.status == 202));
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let origin = format!("http://{}", closed.local_addr().unwrap());
+    drop(closed);
+    assert_not_sent(&hang_up(&origin).await, NotSentCause::ConnectRefused);
+}
+
+#[tokio::test]
 async fn a_head_that_stops_coming_leaves_it_lost_at_the_deadline() {
     let server = Server::start(|_, mut connection| async move {
         connection.request().await;
