@@ -386,6 +386,29 @@ fn settings_are_bound_by_name_and_none_is_left_open() {
 }
 
 #[test]
+fn v14_no_key_is_ever_empty_in_any_form() {
+    assert_eq!(IdempotencyKey::from_upstream(""), None);
+    let shortest = IdempotencyKey::from_upstream("7").unwrap();
+    for (name, _) in SHIPPED {
+        if let Some(key) = shipped(name).key {
+            assert!(!key.wire(&shortest).is_empty(), "{name}");
+        }
+    }
+}
+
+#[test]
+fn v56_a_key_of_230_characters_is_hashed_to_what_infobip_takes() {
+    let rule = shipped("infobip-idempotent").key.unwrap();
+    let long = |last: char| {
+        let text = format!("{}{last}", "k".repeat(229));
+        rule.wire(&IdempotencyKey::from_upstream(&text).unwrap())
+            .into_owned()
+    };
+    assert_eq!(long('a').len(), 36);
+    assert_ne!(long('a'), long('b'), "cut after 200 they would be one");
+}
+
+#[test]
 fn p09_a_key_that_does_not_fit_is_hashed_and_never_cut() {
     let rule = |form: &str, max_len: u32, punctuation: &str| {
         let more = format!(

@@ -1,4 +1,5 @@
-//! An error inside a 200: P03, at a provider that says it in text and at a shipped profile that says it in JSON.
+//! What answers mean, end to end: an error inside a 200 (P03), at a provider that says it in text and at a shipped profile that
+//! says it in JSON; and an error that means accepted (V43), at another.
 
 use crate::dead_letters::dead_letters;
 use crate::product::{Embedded, Home, KEYLESS_PROFILE, Sent, Setup, sms, via};
@@ -7,6 +8,9 @@ use crate::standing::Standing;
 
 /// The profile as it ships.
 const VONAGE: &str = include_str!("../../../config/providers/vonage.toml");
+
+/// Likewise.
+const LINE: &str = include_str!("../../../config/providers/line.toml");
 
 /// A provider of words: the status says nothing.
 fn in_words() -> String {
@@ -82,4 +86,38 @@ async fn p03_an_error_inside_a_200_is_no_acceptance_in_text_or_in_json() {
         .map(|letter| (letter.reason.as_str(), letter.header("provider-code")))
         .collect();
     assert_eq!(told, [("rejected", Some("14")), ("rejected", Some("29"))]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn v43_a_conflict_that_means_accepted_ends_the_series_where_line_took_it_before() {
+    let kafka = Embedded::with_partitions(1);
+    let taken = "x-line-accepted-request-id: r-1\r\n";
+    let body = r#"{"message":"The retry key is already accepted","sentMessages":[{"id":"461"}]}"#;
+    let conflict = Act::Answer(answer("409 Conflict", taken, body)).not_taking();
+    let line = Scripted::playing([Act::Reset.taking(), conflict]).await;
+    let mut setup = Setup::new(&kafka, &line.url())
+        .with_profile(LINE)
+        .set("RETRY__BASE", "10ms");
+    let token = ("LINE_CHANNEL_ACCESS_TOKEN".to_owned(), "none".to_owned());
+    setup.environment.push(token);
+    let home = Home::new(&setup);
+    kafka
+        .publish(&[Sent::json(&sms("lost", "Your code is 482901"))])
+        .await;
+    let worker = home.start(&setup);
+    kafka.until_committed().await;
+    let standing = Standing::of(&kafka, &home).scripted(&line);
+    let ledger = standing.holds(worker).await;
+
+    let seen = line.seen();
+    let keys: Vec<_> = seen
+        .iter()
+        .map(|request| request.header("x-line-retry-key"))
+        .collect();
+    assert_eq!(keys.len(), 2);
+    assert!(keys[0].is_some() && keys[0] == keys[1], "{keys:?}");
+    let accepted = ledger.story("lost").accepted().expect("accepted");
+    assert_eq!(accepted.message_id.as_deref(), Some("461"));
+    assert!(accepted.flags.replay);
+    assert!(dead_letters(&kafka).is_empty());
 }

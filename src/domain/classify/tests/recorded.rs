@@ -87,48 +87,59 @@ fixture_profiles! {
     "usesend",
 }
 
-/// Rows that no answer decides, and where they are decided.
-const ELSEWHERE: &[(u16, &str)] = &[
-    (7, "dispatch: the window is over before anything is sent"),
+/// Rows that no answer decides: what is decided instead, and where that is a test by the row's number, its file.
+const ELSEWHERE: &[(u16, &str, Option<&str>)] = &[
+    (7, "the window is over before anything is sent", WINDOWS),
     (
         13,
-        "profile: a key that is longer than its field is refused",
+        "a key that is longer than its field is refused",
+        PROFILES,
     ),
-    (14, "idempotency_key: no key is empty"),
-    (56, "profile: a key that does not fit is hashed, never cut"),
+    (14, "no key is empty", PROFILES),
+    (56, "a key that does not fit is hashed, never cut", PROFILES),
     (
         78,
-        "dispatch: the window is looked at right before each attempt",
+        "the window is looked at right before each attempt",
+        WINDOWS,
     ),
-    (
-        82,
-        "profile: the region is part of what a retry must not change",
-    ),
+    (82, "another region is another request", PLACES),
     (
         83,
-        "dispatch, with the window that the profile of brevo names",
+        "of two windows that are documented the shorter counts",
+        WINDOWS,
     ),
-    (
-        128,
-        "retry_after: what cannot be used is ignored, in every form",
-    ),
-    (
-        132,
-        "render: each hole of a URL is percent-encoded by itself",
-    ),
+    (128, "a wait that cannot be used is ignored", WAITS),
+    (132, "each hole of a URL is encoded by itself", RENDERING),
     (
         133,
-        "look-up: equal texts are counted against what the ledger explains",
+        "equal texts are counted against what the ledger explains",
+        LOOK_UPS,
     ),
-    (135, "look-up: found, and its delivery failed"),
-    (137, "look-up: absence beyond the retention proves nothing"),
-    (139, "look-up: absence beyond the retention proves nothing"),
+    (
+        135,
+        "a find is accepted, whatever became of its delivery",
+        None,
+    ),
+    (137, "absence beyond the retention proves nothing", None),
+    (139, "absence beyond the retention proves nothing", None),
     (
         140,
-        "look-up: absence within the consistency delay proves nothing",
+        "absence within the consistency delay proves nothing",
+        None,
     ),
-    (141, "look-up: found by the key in the data"),
+    (
+        141,
+        "a find by the key in the data is accepted, with its id",
+        None,
+    ),
 ];
+
+const WINDOWS: Option<&str> = Some(include_str!("../../dispatch/tests/windows.rs"));
+const PROFILES: Option<&str> = Some(include_str!("../../profile/tests.rs"));
+const PLACES: Option<&str> = Some(include_str!("../../render/places_tests.rs"));
+const RENDERING: Option<&str> = Some(include_str!("../../render/tests.rs"));
+const WAITS: Option<&str> = Some(include_str!("../../retry_after.rs"));
+const LOOK_UPS: Option<&str> = Some(include_str!("../../reconcile/tests.rs"));
 
 /// Every row of the vendors' list of answers.
 const ROWS: &[u16] = &[
@@ -350,13 +361,14 @@ fn every_row_is_decided_here_or_it_is_told_where() {
     println!("verdict tests by profile: {named:#?}");
     println!("verdict tests by row: {rows:?}");
     println!("verdict tests in all: {}", named.values().sum::<usize>());
-    let elsewhere = ELSEWHERE.iter().map(|(row, _)| *row);
+    let elsewhere = ELSEWHERE.iter().map(|(row, ..)| *row);
     let decided: BTreeSet<u16> = rows.keys().copied().chain(elsewhere).collect();
     assert_eq!(decided, ROWS.iter().copied().collect());
-    for (row, place) in ELSEWHERE {
-        assert!(
-            !rows.contains_key(row),
-            "V{row} is decided here and not at {place}"
-        );
+    for (row, what, tests) in ELSEWHERE {
+        assert!(!rows.contains_key(row), "V{row} is decided here: {what}");
+        if let Some(tests) = tests {
+            let test = format!("fn v{row:02}_");
+            assert!(tests.contains(&test), "V{row} is no test there: {what}");
+        }
     }
 }
