@@ -1,6 +1,7 @@
 //! Decides which providers there are and what goes to which. It does not know what a profile says.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -28,6 +29,10 @@ pub struct ProviderConfig {
     pub base_url: Option<Url>,
     /// Requests in flight to it; `None` leaves it to the profile. Never above `dispatch.concurrency`.
     pub concurrency: Option<usize>,
+    /// Requests a second, over all instances; `None` leaves it to the profile.
+    pub rate_per_second: Option<NonZeroU32>,
+    /// Requests at once after a quiet time; `None` leaves it to whoever says the rate.
+    pub burst: Option<NonZeroU32>,
 }
 
 impl ProvidersConfig {
@@ -45,6 +50,8 @@ impl ProvidersConfig {
                     profile: Arc::clone(provider),
                     base_url: None,
                     concurrency: None,
+                    rate_per_second: None,
+                    burst: None,
                 });
         }
         Some(Self {
@@ -102,6 +109,15 @@ fn read_account(section: &mut Section<'_>, name: &str) -> Option<ProviderConfig>
     } else {
         Some(0)
     };
+    let mut limit = |key: &str| {
+        if has(key) {
+            section.number(key, 0..=1_000_000)
+        } else {
+            Some(0)
+        }
+    };
+    let rate_per_second: Option<u32> = limit("rate_per_second");
+    let burst: Option<u32> = limit("burst");
     Some(ProviderConfig {
         profile: profile.map(|profile| {
             if profile.is_empty() {
@@ -112,6 +128,8 @@ fn read_account(section: &mut Section<'_>, name: &str) -> Option<ProviderConfig>
         })?,
         base_url: base_url?,
         concurrency: concurrency.map(|most| (most != 0).then_some(most))?,
+        rate_per_second: rate_per_second.map(NonZeroU32::new)?,
+        burst: burst.map(NonZeroU32::new)?,
     })
 }
 

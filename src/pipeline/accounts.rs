@@ -1,6 +1,7 @@
 //! The providers' accounts: where requests go, on what terms, and whether they may go now.
 
 use std::collections::{BTreeMap, HashMap};
+use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use crate::adapters::provider::ProviderClient;
 use crate::config::Config;
 use crate::config::providers::ProviderConfig;
 use crate::config::secret::References;
-use crate::domain::account_gate::{AccountAnswer, AccountGate};
+use crate::domain::account_gate::{AccountAnswer, AccountGate, RateLimit, Share};
 use crate::domain::attempt::{Classified, Verdict};
 use crate::domain::breaker::{BreakerRules, BreakerState, Change, Refusal, Signal, Ticket};
 use crate::domain::classify::Answer;
@@ -145,6 +146,17 @@ impl Accounts {
         }
     }
 
+    /// So many of all partitions are assigned to this instance: its share of every account's rate. With none it starts
+    /// nothing, and keeps the share that it had.
+    pub fn share(&self, assigned: usize, of: usize) {
+        if let Some(share) = Share::new(assigned, of) {
+            for account in self.by_name.values() {
+                account.with_gate(|gate, now| gate.share(share, now));
+                account.changed.notify_one();
+            }
+        }
+    }
+
     /// All of them.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Account>> {
         self.by_name.values()
@@ -196,7 +208,10 @@ impl Account {
             requests: Places::new(concurrency),
             client,
             metrics,
-            gate: Mutex::new(AccountGate::new(rules(config))),
+            gate: Mutex::new(AccountGate::new(
+                rules(config),
+                rate_limit(provider, &profile),
+            )),
             opened: BootMoment::now(),
             head: Places::new(1),
             changed: Notify::new(),
@@ -380,6 +395,26 @@ fn resolved(profile: &Profile) -> Result<BTreeMap<String, String>, String> {
         }
     }
     Ok(settings)
+}
+
+/// The rate of the configuration, else of the profile; a burst goes with the rate that it was said for.
+fn rate_limit(provider: &ProviderConfig, profile: &Profile) -> Option<RateLimit> {
+    let of_profile = || {
+        let per_second = profile.limits.rate_per_second.and_then(NonZeroU32::new)?;
+        let burst = profile.limits.burst.and_then(NonZeroU32::new);
+        Some(RateLimit { per_second, burst })
+    };
+    let limit = match provider.rate_per_second {
+        Some(per_second) => Some(RateLimit {
+            per_second,
+            burst: None,
+        }),
+        None => of_profile(),
+    };
+    limit.map(|limit| RateLimit {
+        burst: provider.burst.or(limit.burst),
+        ..limit
+    })
 }
 
 fn rules(config: &Config) -> BreakerRules {

@@ -66,6 +66,7 @@ pub struct Intake {
     committer: Committer,
     crew: Arc<Crew>,
     limits: IntakeLimits,
+    partitions: usize,
     runtime: Handle,
     metrics: Arc<Metrics>,
     status: Arc<Status>,
@@ -97,6 +98,8 @@ pub struct Parts {
     pub crew: Arc<Crew>,
     /// How much may be open.
     pub limits: IntakeLimits,
+    /// Partitions of the topic, as they were at the start.
+    pub partitions: usize,
     /// Where work is spawned.
     pub runtime: Handle,
     /// What is counted.
@@ -117,6 +120,7 @@ impl Intake {
             committer: parts.committer,
             crew: parts.crew,
             limits: parts.limits,
+            partitions: parts.partitions,
             runtime: parts.runtime,
             metrics: parts.metrics,
             status: parts.status,
@@ -318,8 +322,16 @@ impl Intake {
         if self.house_full {
             self.pause(&partitions);
         }
+        self.share_rates();
         self.status.clear(NotReady::NotAssigned);
         Ok(())
+    }
+
+    /// Of each account's rate we use the part that our partitions are of all.
+    fn share_rates(&self) {
+        let tenures = self.tenures.all();
+        let ours = tenures.iter().filter(|tenure| !tenure.is_over()).count();
+        self.crew.share_rates(ours, self.partitions);
     }
 
     fn beginnings(
@@ -353,6 +365,7 @@ impl Intake {
         for tenure in &tenures {
             tenure.end();
         }
+        self.share_rates();
         self.held
             .retain(|record| !partitions.contains(&record.position.partition));
         let until = Instant::now() + self.limits.drain;
@@ -416,6 +429,7 @@ impl Intake {
 
     fn leave(&mut self, partitions: &[TopicPartition]) {
         self.tenures.let_go(partitions);
+        self.share_rates();
         for partition in partitions {
             self.spans_full.remove(partition);
         }

@@ -143,13 +143,13 @@ fn begin(config: &Config, start_at: StartAt, runtime: &Runtime) -> Result<Servic
 
     let tokens = tokens::source(&config.kafka, runtime.handle())
         .map_err(|error| RunError::Config(format!("kafka.oauth: {error}")))?;
-    let partitions = topic_partitions(config, &tokens, runtime)?;
+    let [partitions, dead_letter_partitions] = topic_partitions(config, &tokens, runtime)?;
     let record_max = config.intents.size_max.saturating_add(DEAD_LETTER_ROOM);
     let dead_letters = DeadLetters::new(
         &client::producer(&config.kafka, record_max),
         tokens.clone(),
         &config.kafka.topics.dead_letters,
-        partitions,
+        i32::try_from(dead_letter_partitions).unwrap_or(i32::MAX),
         config.kafka.dead_letter_headers,
     )?;
 
@@ -220,6 +220,7 @@ fn begin(config: &Config, start_at: StartAt, runtime: &Runtime) -> Result<Servic
             span_max: config.kafka.span_max,
             drain: config.shutdown.drain,
         },
+        partitions,
         runtime: runtime.handle().clone(),
         metrics,
         status,
@@ -370,17 +371,15 @@ fn open_ledger(
     Ok(SledLedger::open(options, clock.now())?)
 }
 
-/// Sees to it that the topics are there. Returns the number of partitions of the dead-letter topic.
+/// Sees to it that the topics are there. Returns the number of partitions of the intents' and of the dead letters' topic.
 fn topic_partitions(
     config: &Config,
     tokens: &TokenSource,
     runtime: &Runtime,
-) -> Result<i32, RunError> {
+) -> Result<[usize; 2], RunError> {
     let asker = client::asker(&config.kafka);
     let survey = Survey::new(&asker, tokens.clone(), ASK)?;
-    let mut dead_letters = 0;
-    let names = &config.kafka.topics;
-    for topic in [&names.intents, &names.dead_letters] {
+    let partitions = |topic: &String| {
         let mut found = survey.topic(topic)?;
         if found.is_none() && config.kafka.create_topics {
             let shape = topics::NewTopicShape {
@@ -391,9 +390,13 @@ fn topic_partitions(
             found = survey.until_there(topic)?;
         }
         let shape = found.ok_or_else(|| RunError::TopicMissing(topic.clone()))?;
-        dead_letters = i32::try_from(shape.partitions).unwrap_or(i32::MAX);
-    }
-    Ok(dead_letters)
+        Ok::<usize, RunError>(shape.partitions)
+    };
+    let names = &config.kafka.topics;
+    Ok([
+        partitions(&names.intents)?,
+        partitions(&names.dead_letters)?,
+    ])
 }
 
 fn expire_every(config: &Config) -> Duration {

@@ -79,6 +79,8 @@ const CASES: &[&str] = &[
     "[retry]\nin_progress_max = 0",
     "[retry]\nin_progress_wait = \"1ms\"",
     "[retry]\nprobe_interval = \"-1s\"",
+    "[provider.a]\nrate_per_second = -1",
+    "[provider.a]\nburst = \"many\"",
     // [breaker]
     "[breaker]\nanswers = 0",
     "[breaker]\nwindow = \"10ms\"",

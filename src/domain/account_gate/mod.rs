@@ -1,19 +1,33 @@
 //! Decides whether a provider's account may be asked now: not while the provider wants the account as a whole to wait, not
-//! while its circuit is open. It does not know who waits for it, nor in which order they go.
+//! while its circuit is open, and not faster than its rate. It does not know who waits for it, nor in which order they go.
 //!
 //! Its moments are those of a clock that never steps; where they begin does not matter.
+
+mod rate;
 
 use std::time::Duration;
 
 use super::attempt::{Wait, WaitScope};
 use super::breaker::{Breaker, BreakerRules, BreakerState, Noted, Refusal, Signal, Ticket};
 use super::time::{Timestamp, UnitFraction};
+use rate::{Bucket, Ramp};
+pub use rate::{RateLimit, Share};
 
 /// One account's gate.
 #[derive(Debug)]
 pub struct AccountGate {
     breaker: Breaker,
-    paused_until: Option<Timestamp>,
+    pause: Option<Pause>,
+    bucket: Option<Bucket>,
+    ramp: Option<Ramp>,
+}
+
+/// A wait that the provider wants of the account as a whole.
+#[derive(Clone, Copy, Debug)]
+struct Pause {
+    /// When the first answer asked for it.
+    since: Timestamp,
+    until: Timestamp,
 }
 
 /// An answer, as far as it concerns the account as a whole.
@@ -26,11 +40,20 @@ pub struct AccountAnswer {
 }
 
 impl AccountGate {
-    /// An open one, closed when these rules say so.
-    pub fn new(rules: BreakerRules) -> Self {
+    /// An open one, closed when these rules say so. Without `limit` it has no rate but after pauses.
+    pub fn new(rules: BreakerRules, limit: Option<RateLimit>) -> Self {
         Self {
             breaker: Breaker::new(rules),
-            paused_until: None,
+            pause: None,
+            bucket: limit.map(Bucket::new),
+            ramp: None,
+        }
+    }
+
+    /// From now on this share of the rate is ours.
+    pub fn share(&mut self, share: Share, now: Timestamp) {
+        if let Some(bucket) = &mut self.bucket {
+            bucket.share(share, now);
         }
     }
 
@@ -41,13 +64,42 @@ impl AccountGate {
 
     /// Leave to start one attempt now, or what to wait for.
     pub fn ask(&mut self, now: Timestamp) -> Result<Ticket, Refusal> {
-        if let Some(until) = self.paused_until {
-            if until > now {
-                return Err(Refusal::Until(until));
+        if let Some(pause) = self.pause {
+            if pause.until > now {
+                return Err(Refusal::Until(pause.until));
             }
-            self.paused_until = None;
+            self.pause = None;
+            match &mut self.bucket {
+                Some(bucket) => bucket.empty(now),
+                None => self.ramp = Some(Ramp::after_pause(self.ramp, pause.since, now)),
+            }
         }
-        self.breaker.ask(now)
+        let before = self.breaker.state();
+        let ticket = self.breaker.ask(now)?;
+        if before == BreakerState::Open
+            && let Some(bucket) = &mut self.bucket
+        {
+            bucket.empty(now);
+            // The probe goes all the same.
+            return Ok(ticket);
+        }
+        match self.take_token(now) {
+            Ok(()) => Ok(ticket),
+            Err(then) => {
+                self.breaker.unused(ticket);
+                Err(Refusal::Until(then))
+            }
+        }
+    }
+
+    fn take_token(&mut self, now: Timestamp) -> Result<(), Timestamp> {
+        if let Some(bucket) = &self.bucket {
+            return bucket.take(now);
+        }
+        if self.ramp.is_some_and(|ramp| ramp.is_over(now)) {
+            self.ramp = None;
+        }
+        self.ramp.as_mut().map_or(Ok(()), |ramp| ramp.take(now))
     }
 
     /// Takes back a ticket that was not used.
@@ -73,7 +125,11 @@ impl AccountGate {
         {
             let spread = jitter.of((at_least / 10).max(Duration::from_secs(1)));
             let until = now.plus(at_least + spread);
-            self.paused_until = self.paused_until.max(Some(until));
+            let known = self.pause.unwrap_or(Pause { since: now, until });
+            self.pause = Some(Pause {
+                since: known.since,
+                until: known.until.max(until),
+            });
         }
         let asked = wait.map_or(Duration::ZERO, |wait| wait.at_least);
         self.breaker.answered(ticket, signal, asked, now, jitter)
@@ -92,6 +148,8 @@ mod simulation;
 
 #[cfg(test)]
 mod tests {
+    use std::num::NonZeroU32;
+
     use super::*;
     use crate::domain::breaker::Cause;
 
@@ -127,7 +185,7 @@ mod tests {
 
     #[test]
     fn a_wait_for_the_whole_account_closes_it_and_is_never_shortened() {
-        let mut gate = AccountGate::new(RULES);
+        let mut gate = AccountGate::new(RULES, None);
         let [first, second] = [gate.ask(at(0)).unwrap(), gate.ask(at(0)).unwrap()];
         let account = |seconds| throttled(seconds, WaitScope::Account);
         gate.answered(first, account(30), at(0), UnitFraction::ZERO);
@@ -138,22 +196,37 @@ mod tests {
 
     #[test]
     fn p26_a_pause_is_lengthened_by_up_to_a_tenth_so_that_instances_do_not_come_back_together() {
-        let mut gate = AccountGate::new(RULES);
+        let mut gate = AccountGate::new(RULES, None);
         answer(&mut gate, throttled(30, WaitScope::Account), at(0), 0.5);
         let until = Timestamp::from_millis(31_500);
         assert_eq!(gate.ask(at(0)), Err(Refusal::Until(until)));
     }
 
     #[test]
+    fn a_bucket_has_nothing_saved_up_after_a_pause() {
+        let limit = RateLimit {
+            per_second: NonZeroU32::new(10).unwrap(),
+            burst: NonZeroU32::new(5),
+        };
+        let mut gate = AccountGate::new(RULES, Some(limit));
+        answer(&mut gate, throttled(30, WaitScope::Account), at(0), 0.0);
+        let until = Timestamp::from_millis(30_100);
+        assert_eq!(gate.ask(at(30)), Err(Refusal::Until(until)));
+        assert!(gate.ask(until).is_ok());
+        let next = Timestamp::from_millis(30_200);
+        assert_eq!(gate.ask(until), Err(Refusal::Until(next)));
+    }
+
+    #[test]
     fn a_wait_for_one_intent_leaves_the_account_open() {
-        let mut gate = AccountGate::new(RULES);
+        let mut gate = AccountGate::new(RULES, None);
         answer(&mut gate, throttled(60, WaitScope::Intent), at(0), 0.5);
         assert!(gate.ask(at(0)).is_ok());
     }
 
     #[test]
     fn p22_an_open_circuit_closes_it_too() {
-        let mut gate = AccountGate::new(RULES);
+        let mut gate = AccountGate::new(RULES, None);
         let expired = AccountAnswer {
             signal: Signal::Down(Cause::Tls),
             wait: None,

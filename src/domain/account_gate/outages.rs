@@ -1,5 +1,7 @@
 //! An hour without the provider, in virtual time: what it costs, and how it ends.
 
+use std::num::NonZeroU32;
+
 use super::simulation::{HOUR, Mood, Outcome, Play, SECOND, play};
 use super::tests::RULES;
 use super::*;
@@ -21,7 +23,7 @@ fn hour(keyed: bool, mood: Mood, seed: u64) -> Play {
     Play {
         seed,
         keyed,
-        gate: || AccountGate::new(RULES),
+        gate: || AccountGate::new(RULES, None),
         arrivals: arrivals(),
         moods: vec![(0, Mood::Well), (ONSET, mood), (ONSET + HOUR, Mood::Well)],
         crashes: Vec::new(),
@@ -104,4 +106,79 @@ fn without_keys_an_outage_costs_what_was_in_flight_the_threshold_and_the_probes_
 fn p21_what_never_reached_a_provider_without_keys_is_sent_when_it_is_back() {
     let outcome = play(hour(false, Mood::Unreachable, 1));
     all_are_accepted(&outcome, arrivals().len());
+}
+
+fn twenty_a_second() -> AccountGate {
+    let limit = RateLimit {
+        per_second: NonZeroU32::new(20).unwrap(),
+        burst: None,
+    };
+    AccountGate::new(RULES, Some(limit))
+}
+
+fn ten_a_second() -> AccountGate {
+    let limit = RateLimit {
+        per_second: NonZeroU32::new(10).unwrap(),
+        burst: None,
+    };
+    AccountGate::new(RULES, Some(limit))
+}
+
+#[test]
+fn nobody_comes_back_from_an_outage_in_lockstep() {
+    for mood in [
+        Mood::Failing(1.0),
+        Mood::Failing(0.9),
+        Mood::Silent,
+        Mood::Unreachable,
+    ] {
+        let mut limited = hour(true, mood, 1);
+        limited.gate = twenty_a_second;
+        let outcome = play(limited);
+        all_are_accepted(&outcome, arrivals().len());
+        assert!(outcome.busiest_second() <= 30, "{mood:?}: {outcome:?}");
+    }
+}
+
+/// 200 intents at once, all throttled for 30 s; then ten a second are taken.
+fn storm(gate: fn() -> AccountGate) -> Play {
+    let wait = Duration::from_secs(30);
+    let nobody = Mood::Allowing {
+        per_second: 0,
+        wait,
+    };
+    let some = Mood::Allowing {
+        per_second: 10,
+        wait,
+    };
+    Play {
+        seed: 1,
+        keyed: true,
+        gate,
+        arrivals: vec![0; 200],
+        moods: vec![(0, nobody), (SECOND, some)],
+        crashes: Vec::new(),
+    }
+}
+
+#[test]
+fn p26_a_storm_of_429_costs_less_than_twice_what_was_in_flight_and_is_not_come_back_from_in_lockstep()
+ {
+    for gate in [
+        || AccountGate::new(RULES, None),
+        ten_a_second as fn() -> AccountGate,
+    ] {
+        let outcome = play(storm(gate));
+        all_are_accepted(&outcome, 200);
+        let in_flight = outcome.by_second[&0];
+        assert!(
+            outcome.throttled < 2 * in_flight,
+            "{in_flight}: {outcome:?}"
+        );
+        assert!(outcome.budget_max < 8, "{outcome:?}");
+        let during = (1..30).filter_map(|second| outcome.by_second.get(&second));
+        assert_eq!(during.sum::<usize>(), 0, "nothing while it is paused");
+    }
+    let limited = play(storm(ten_a_second));
+    assert!(limited.busiest_second() <= 15, "{limited:?}");
 }

@@ -36,6 +36,8 @@ pub(super) enum Mood {
     TakesAndHangs,
     /// Refuses connections.
     Unreachable,
+    /// 429 for the whole account, with this wait, to what is above so many requests a second.
+    Allowing { per_second: usize, wait: Duration },
 }
 
 /// What is played.
@@ -57,7 +59,6 @@ pub(super) struct Outcome {
     pub(super) accepted: usize,
     pub(super) dead: BTreeMap<(Reason, String), usize>,
     pub(super) duplicates: usize,
-    pub(super) attempts_max: u32,
     pub(super) budget_max: usize,
     pub(super) budget_in_all: usize,
     pub(super) throttled: usize,
@@ -76,7 +77,6 @@ impl std::fmt::Debug for Outcome {
             .field("accepted", &self.accepted)
             .field("dead", &self.dead)
             .field("duplicates", &self.duplicates)
-            .field("attempts_max", &self.attempts_max)
             .field("budget_max", &self.budget_max)
             .field("budget_in_all", &self.budget_in_all)
             .field("throttled", &self.throttled)
@@ -89,6 +89,12 @@ impl std::fmt::Debug for Outcome {
 }
 
 impl Outcome {
+    /// Requests in the busiest second after the first one.
+    pub(super) fn busiest_second(&self) -> usize {
+        let later = self.by_second.range(1..);
+        later.map(|(_, count)| *count).max().unwrap_or(0)
+    }
+
     pub(super) fn dead_in_all(&self) -> usize {
         self.dead.values().sum()
     }
@@ -232,8 +238,6 @@ impl World {
             let used = answers.filter(spent).count();
             self.out.budget_max = self.out.budget_max.max(used);
             self.out.budget_in_all += used;
-            let attempts = story.attempts.keys().map(|id| id.attempt).max();
-            self.out.attempts_max = self.out.attempts_max.max(attempts.unwrap_or(0));
         }
         self.out.duplicates = self.taken.iter().map(|taken| taken.saturating_sub(1)).sum();
         let left = self.stories.len() - self.out.accepted - self.out.dead_in_all();
@@ -366,6 +370,19 @@ impl World {
             Mood::Unreachable => {
                 let answer = Answer::NotSent(NotSentCause::ConnectRefused);
                 (answer, classified(Verdict::NotSent, None), 1)
+            }
+            Mood::Allowing { per_second, wait } => {
+                if self.out.by_second[&(self.now / SECOND)] <= per_second {
+                    return accepted(self);
+                }
+                self.out.throttled += 1;
+                let wait = Wait {
+                    at_least: wait,
+                    scope: WaitScope::Account,
+                    unit_doubt: false,
+                };
+                let throttled = classified(Verdict::Throttled, Some(wait));
+                (response(429), throttled, latency)
             }
         }
     }

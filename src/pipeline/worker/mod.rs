@@ -144,6 +144,11 @@ impl Crew {
             .spawn(async move { crew.work(job).await });
     }
 
+    /// So many of all partitions are ours, and that share of each account's rate.
+    pub fn share_rates(&self, ours: usize, of: usize) {
+        self.parts.accounts.share(ours, of);
+    }
+
     /// A name for a tenure that begins.
     pub fn writer_name(&self) -> Uuid {
         self.parts.clock.random_uuid()

@@ -1,13 +1,19 @@
-//! Providers that are down as a whole: P21, P22. What an hour of it comes to is played in virtual time beside the gate
+//! Providers that are down as a whole, and one that has had enough: P21, P22, P26. What an hour of it comes to is played in virtual time beside the gate
 //! (`domain::account_gate`); here the real process goes through some seconds of it, with waits as much shorter.
+
+use std::time::Duration;
 
 use sendonce::domain::attempt::Verdict;
 use sendonce::domain::ledger_entry::{Answered, Story};
 use sendonce::stub_provider::{Fault, Options};
 use tokio::net::TcpSocket;
+use tokio::time::Instant;
 
 use crate::dead_letters::dead_letters;
-use crate::product::{Embedded, Home, KEYLESS_PROFILE, STUB_PROFILE, Sent, Setup, sms, via};
+use crate::product::{
+    Embedded, Home, KEYLESS_PROFILE, STUB_PROFILE, Sent, Setup, patient, sms, via,
+};
+use crate::scripted::{Act, Gate, Scripted, accepting, answer};
 use crate::standing::Standing;
 use crate::stub::Stub;
 
@@ -189,4 +195,64 @@ async fn without_keys_an_outage_costs_what_was_in_flight_the_threshold_and_its_p
     assert!((12..40).contains(&letters.len()), "{}", letters.len());
     let stats = provider.stats().await;
     assert_eq!(stats.deliveries, 100 - letters.len() as u64);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn p26_an_account_wide_429_is_waited_out_by_all_and_not_come_back_from_in_lockstep() {
+    const COUNT: usize = 40;
+    let kafka = Embedded::with_partitions(2);
+    let gate = Gate::closed();
+    let wait = answer("429 Too Many Requests", "retry-after: 2\r\n", "{}");
+    let throttled = Act::AnswerAfter(gate.clone(), wait);
+    let provider = Scripted::by(move |_, before| match before.len() {
+        0..COUNT => throttled.clone().not_taking(),
+        _ => accepting(),
+    })
+    .await;
+    let other = Stub::with(&[]).await;
+    let account_wide = "[[wait]]\non = 429\nheader = \"Retry-After\"\nscope = \"account\"\n";
+    let profile = format!("{}\n{account_wide}", patient(STUB_PROFILE));
+    let setup = Setup::new(&kafka, &provider.url())
+        .with_profile(&profile)
+        .provider("other", STUB_PROFILE, &other.url())
+        .set("PROVIDER__STUB__RATE_PER_SECOND", "20")
+        .set("PROVIDER__STUB__BURST", "40")
+        .set("RETRY__BASE", "20ms");
+    let home = Home::new(&setup);
+    kafka.publish(&intents(COUNT, "stub")).await;
+    let worker = home.start(&setup);
+    provider.until_seen(COUNT).await;
+    let opened = Instant::now();
+    gate.open();
+    let verdict = [("verdict", "throttled")];
+    let count = COUNT as u64;
+    worker
+        .until_count("sendonce_attempts_total", &verdict, count)
+        .await;
+    let during = [intents(20, "other"), intents(COUNT + 5, "stub")].concat();
+    kafka.publish(&during).await;
+    let accepted = [("provider", "other"), ("outcome", "accepted")];
+    worker
+        .until_count("sendonce_outcomes_total", &accepted, 20)
+        .await;
+    kafka.until_committed().await;
+    Standing::of(&kafka, &home)
+        .scripted(&provider)
+        .stub(&other)
+        .holds(worker)
+        .await;
+
+    assert!(dead_letters(&kafka).is_empty());
+    let seen = provider.seen();
+    let later = &seen[COUNT..];
+    assert_eq!(later.len(), COUNT + 5, "one retry each, and what came new");
+    for request in later {
+        // Moments are kept in whole milliseconds.
+        let waited = request.at - opened + Duration::from_millis(1);
+        assert!(waited >= Duration::from_secs(2), "{waited:?}");
+        let second = request.at..request.at + Duration::from_secs(1);
+        let within = later.iter().filter(|other| second.contains(&other.at));
+        let within = within.count();
+        assert!(within <= 30, "{within} within a second, of 20 allowed");
+    }
 }
