@@ -204,6 +204,8 @@ fn open_account(
                 profile: stem.as_str().into(),
                 base_url: None,
                 concurrency: None,
+                rate_per_second: None,
+                burst: None,
             };
             (stem, provider)
         }
