@@ -8,7 +8,7 @@ use jiff::fmt::rfc2822;
 use serde_json::Value;
 
 use super::classify::{Answer, Holds, Reading, Response};
-use super::profile::{Items, Lookup, MomentForm, Pointer, Told, text_of};
+use super::profile::{Items, Lookup, LookupProof, MomentForm, Pointer, Told, text_of};
 use super::time::{CLOCK_SKEW, Timestamp};
 
 /// What a look-up proves.
@@ -107,10 +107,11 @@ fn read(lookup: &Lookup, response: &Response, question: &Question<'_>) -> Findin
         return Finding::Nothing("no_list");
     };
     let mut found = Vec::new();
+    let mut another = false;
     for item in listed {
         match is_ours(items, item, question) {
             Some(true) => found.push(item),
-            Some(false) => {}
+            Some(false) => another |= may_be_ours_changed(lookup, item, question),
             None => return Finding::Nothing("moment_unreadable"),
         }
     }
@@ -119,6 +120,7 @@ fn read(lookup: &Lookup, response: &Response, question: &Question<'_>) -> Findin
         .is_some_and(|page| listed.len() >= usize::try_from(page).unwrap_or(usize::MAX));
     match present(items, found, question) {
         Finding::Absent if is_full => Finding::Nothing("list_goes_on"),
+        Finding::Absent if another => Finding::Nothing("another_unexplained"),
         finding @ (Finding::Present(_)
         | Finding::Absent
         | Finding::NotYet
@@ -160,11 +162,28 @@ fn is_ours(items: &Items, item: &Value, question: &Question<'_>) -> Option<bool>
     if !says {
         return Some(false);
     }
+    is_new_enough(items, item, question)
+}
+
+fn is_new_enough(items: &Items, item: &Value, question: &Question<'_>) -> Option<bool> {
     let Some((pointer, form)) = &items.made_at else {
         return Some(true);
     };
     let made_at = moment(*form, text_of(pointer.first(item)?)?)?;
     Some(made_at.plus(CLOCK_SKEW) >= question.first_start)
+}
+
+/// Whether an item of a search by content, which does not say what ours would, may be ours all the same: some providers
+/// shorten links or replace characters. It is not if it is older, or if the ledger explains it.
+fn may_be_ours_changed(lookup: &Lookup, item: &Value, question: &Question<'_>) -> bool {
+    let items = &lookup.items;
+    match (lookup.proof, question.explained) {
+        (LookupProof::Content, Some(explained)) => {
+            is_new_enough(items, item, question) != Some(false)
+                && !id_of(items, item).is_some_and(|id| explained(&id))
+        }
+        (LookupProof::Key | LookupProof::Reference | LookupProof::Content, _) => false,
+    }
 }
 
 fn moment(form: MomentForm, text: &str) -> Option<Timestamp> {

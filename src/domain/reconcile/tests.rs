@@ -180,6 +180,41 @@ fn v133_a_find_that_the_ledger_explains_is_not_ours() {
 }
 
 #[test]
+fn a_search_by_content_proves_no_absence_while_another_new_message_is_unexplained() {
+    let text = r#"
+[lookup]
+proof = "content"
+url = "https://fixture.example/messages?to={{ to }}"
+delay = "30s"
+keeps = "7d"
+items = "/messages"
+page = 50
+id = "/id"
+ours = { "/reference" = "{{ content.text }}" }
+made_at = { at = "/made_at", as = "rfc3339" }
+"#;
+    let profile = parsed(text).unwrap();
+    let ask = |items: &[String], known: &'static [&'static str]| {
+        asked(
+            &profile,
+            &list(items),
+            Some(&|id: &str| known.contains(&id)),
+        )
+    };
+    let changed = || item("m-2", "r-1, shortened", LATER);
+    let another = Finding::Nothing("another_unexplained");
+    assert_eq!(ask(&[changed()], &[]), another);
+    assert_eq!(ask(&[changed()], &["m-2"]), Finding::Absent);
+    assert_eq!(
+        ask(&[changed(), item("m-1", "r-1", LATER)], &[]),
+        present("m-1")
+    );
+    let before = item("m-2", "r-1, shortened", "2026-09-21T14:00:00Z");
+    assert_eq!(ask(&[before], &[]), Finding::Absent);
+    assert_eq!(ask(&[], &[]), Finding::Absent);
+}
+
+#[test]
 fn a_document_that_is_the_one_item_is_present_if_it_is_ours() {
     let profile = parsed(
         r#"
