@@ -3,6 +3,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use indicatif::ProgressBar;
@@ -17,6 +18,7 @@ use crate::domain::time::Timestamp;
 use crate::pipeline::accounts::Account;
 
 use super::seen::Seen;
+use super::subject::Subject;
 
 /// The most often that one request is sent before its answer is believed.
 pub const TRIES: u32 = 5;
@@ -30,23 +32,27 @@ const WAIT: Duration = Duration::from_millis(500);
 /// Sends to one account, and remembers what came back.
 pub struct Asker<'a> {
     account: &'a Account,
+    spacing: Duration,
     wait_max: Duration,
     clock: Clock,
     bar: ProgressBar,
     requests: Cell<u32>,
+    next: Cell<BootMoment>,
     series: RefCell<Vec<Vec<Seen>>>,
     ids: RefCell<BTreeSet<String>>,
 }
 
 impl<'a> Asker<'a> {
     /// One that has not sent anything. `wait_max` is the longest wait that an answer is believed to name.
-    pub fn new(account: &'a Account, wait_max: Duration, bar: ProgressBar) -> Self {
+    pub fn new(subject: &'a Subject, wait_max: Duration, bar: ProgressBar) -> Self {
         Self {
-            account,
+            account: &subject.account,
+            spacing: spacing(subject.rate),
             wait_max,
             clock: Clock::default(),
             bar,
             requests: Cell::default(),
+            next: Cell::new(BootMoment::now()),
             series: RefCell::default(),
             ids: RefCell::default(),
         }
@@ -67,6 +73,7 @@ impl<'a> Asker<'a> {
         let keyed = self.account.profile.key.is_some();
         let mut series: Vec<Seen> = Vec::new();
         for number in 1..=TRIES {
+            self.keep_the_rate().await;
             let seen = self.once(request, first && series.is_empty()).await;
             let wait = seen.wait.unwrap_or(WAIT);
             let again = may_come_again(&seen, keyed) && number < TRIES && wait <= WAIT_MAX;
@@ -139,6 +146,12 @@ impl<'a> Asker<'a> {
         self.clock.now()
     }
 
+    /// Waits until the account's rate allows one request more: tests have small accounts. Requests at once do not wait.
+    async fn keep_the_rate(&self) {
+        tokio::time::sleep(self.next.get().remaining()).await;
+        self.next.set(BootMoment::after(self.spacing));
+    }
+
     fn count(&self) {
         self.requests.set(self.requests.get() + 1);
         self.bar.inc(1);
@@ -162,6 +175,12 @@ impl<'a> Asker<'a> {
     }
 }
 
+/// The span between two requests at this many a second.
+fn spacing(rate: Option<NonZeroU32>) -> Duration {
+    rate.and_then(|rate| Duration::from_secs(1).checked_div(rate.get()))
+        .unwrap_or_default()
+}
+
 fn may_come_again(seen: &Seen, keyed: bool) -> bool {
     match seen.verdict {
         Verdict::NotSent | Verdict::Throttled => !seen.last_word,
@@ -178,6 +197,13 @@ fn may_come_again(seen: &Seen, keyed: bool) -> bool {
 mod tests {
     use super::super::seen::tests::{accepted, answered};
     use super::*;
+
+    #[test]
+    fn requests_are_as_far_apart_as_the_rate_says() {
+        assert_eq!(spacing(NonZeroU32::new(4)), Duration::from_millis(250));
+        assert_eq!(spacing(NonZeroU32::new(1)), Duration::from_secs(1));
+        assert_eq!(spacing(None), Duration::ZERO);
+    }
 
     #[test]
     fn only_a_key_protects_the_repeat_of_an_unknown_outcome() {

@@ -8,10 +8,11 @@ use super::seen::{Same, Seen, same_message};
 
 /// How long after the last byte each try closes its connection. A provider may drop a request whose client has gone before it
 /// was read, which shows nothing: the later tries leave it more time, and the answer of the last one may come before the cut.
-pub const PAUSES: [Duration; 3] = [
+pub const PAUSES: [Duration; 4] = [
     Duration::ZERO,
     Duration::from_millis(2),
     Duration::from_millis(50),
+    Duration::from_millis(500),
 ];
 
 /// One try.

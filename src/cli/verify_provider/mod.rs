@@ -54,8 +54,8 @@ pub struct Arguments {
     #[arg(long, value_name = "RECIPIENT")]
     to: String,
     /// The content of the messages, a JSON object as in an intent.
-    #[arg(long, value_name = "JSON", value_parser = object, required_unless_present = "intent")]
-    content: Option<Map<String, Value>>,
+    #[arg(long, value_name = "JSON", required_unless_present = "intent")]
+    content: Option<String>,
     /// A file with an intent to send, in place of --content. Its id, recipient and key are not used.
     #[arg(long, value_name = "FILE", conflicts_with = "content")]
     intent: Option<PathBuf>,
@@ -66,8 +66,8 @@ pub struct Arguments {
     #[arg(long, value_name = "URL")]
     base_url: Option<Url>,
     /// Content that makes another body. Default: the content with one of its texts lengthened.
-    #[arg(long, value_name = "JSON", value_parser = object)]
-    other_content: Option<Map<String, Value>>,
+    #[arg(long, value_name = "JSON")]
+    other_content: Option<String>,
     /// A file with an intent that the provider answers with an error, to see whether it stores errors.
     #[arg(long, value_name = "FILE")]
     failing: Option<PathBuf>,
@@ -103,15 +103,17 @@ pub async fn run(arguments: Arguments, config: &Config) -> anyhow::Result<Exit> 
     let fields = match (&arguments.intent, &arguments.content) {
         (Some(path), _) => read_object(path)?,
         (None, content) => {
-            let content = content.clone().unwrap_or_default();
+            let content = object("--content", content.as_deref().unwrap_or("{}"))?;
             Map::from_iter([("content".to_owned(), Value::Object(content))])
         }
     };
+    let other_content = arguments.other_content.as_deref();
+    let other_content = other_content.map(|text| object("--other-content", text));
     let typed = Typed {
         fields,
         to: &arguments.to,
         channel: arguments.channel.as_deref(),
-        other_content: arguments.other_content.clone(),
+        other_content: other_content.transpose()?,
         failing: arguments.failing.as_deref().map(read_object).transpose()?,
     };
     let subject = Subject::open(
@@ -136,7 +138,7 @@ pub async fn run(arguments: Arguments, config: &Config) -> anyhow::Result<Exit> 
     let bar = ProgressBar::new(plan.sends.into()).with_style(ProgressStyle::with_template(
         "{msg:>20} {bar:40} {pos}/{len} {elapsed}",
     )?);
-    let asker = Asker::new(&subject.account, config.retry.wait_max, bar.clone());
+    let asker = Asker::new(&subject, config.retry.wait_max, bar.clone());
     let patience = Patience {
         forget_after: Duration::from_secs(arguments.forget_after),
         look_up: Duration::from_secs(arguments.look_up_patience),
@@ -148,14 +150,15 @@ pub async fn run(arguments: Arguments, config: &Config) -> anyhow::Result<Exit> 
     Ok(report.exit())
 }
 
-fn object(text: &str) -> Result<Map<String, Value>, &'static str> {
-    serde_json::from_str(text).map_err(|_| "expected a JSON object")
+/// Reads content here and not where the command line is, whose messages show what was typed.
+fn object(whose: &str, text: &str) -> Result<Map<String, Value>, UsageError> {
+    serde_json::from_str(text).map_err(|_| UsageError(format!("{whose}: expected a JSON object")))
 }
 
 fn read_object(path: &Path) -> Result<Map<String, Value>, UsageError> {
     let text = std::fs::read_to_string(path)
         .map_err(|error| UsageError(format!("{} cannot be read: {error}", path.display())))?;
-    object(&text).map_err(|problem| UsageError(format!("{}: {problem}", path.display())))
+    object(&path.display().to_string(), &text)
 }
 
 /// Shows a request as it goes out, but for its credentials.

@@ -2,6 +2,7 @@
 //! new at every run, and the intent's id, reference and key of its own are replaced by them, so that a run meets no earlier one.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -26,6 +27,8 @@ use super::super::exit::UsageError;
 pub struct Subject {
     /// The account.
     pub account: Arc<Account>,
+    /// Its requests a second, as configured or else as its profile says; `None` is any number.
+    pub rate: Option<NonZeroU32>,
     /// What is sent.
     pub intent: Intent,
     /// Something else for the same recipient; absent if nothing changes the body.
@@ -61,7 +64,7 @@ impl Subject {
         base_url: Option<Url>,
         typed: Typed<'_>,
     ) -> anyhow::Result<Self> {
-        let account = open_account(config, profile, base_url)?;
+        let (account, rate) = open_account(config, profile, base_url)?;
         let rules = config.intents.rules();
         let route = config.providers.routes.iter();
         let channel = typed.channel.map(str::to_owned).or_else(|| {
@@ -83,6 +86,7 @@ impl Subject {
         };
         let subject = Self {
             account,
+            rate,
             intent,
             other,
             failing: failing.transpose()?,
@@ -185,7 +189,7 @@ fn open_account(
     config: &Config,
     profile: &str,
     base_url: Option<Url>,
-) -> anyhow::Result<Arc<Account>> {
+) -> anyhow::Result<(Arc<Account>, Option<NonZeroU32>)> {
     let mut config = config.clone();
     let path = Path::new(profile);
     let is_path = path
@@ -224,6 +228,7 @@ fn open_account(
         );
         return Err(UsageError(problem).into());
     }
+    let configured = provider.rate_per_second;
     config.providers.routes.clear();
     config.providers.accounts = BTreeMap::from([(Arc::from(name.as_str()), provider)]);
     let metrics = Metrics::new([name.as_str()])?;
@@ -238,8 +243,12 @@ fn open_account(
             .collect();
         Faults::from(faults)
     })?;
-    let account = accounts.of(&name);
-    account.ok_or_else(|| anyhow::anyhow!("the account {name} was opened and is not there"))
+    let account = accounts
+        .of(&name)
+        .ok_or_else(|| anyhow::anyhow!("the account {name} was opened and is not there"))?;
+    let documented = account.profile.limits.rate_per_second;
+    let rate = configured.or(documented.and_then(NonZeroU32::new));
+    Ok((account, rate))
 }
 
 /// Reads an intent as `run` would. What makes two runs alike is left out.
