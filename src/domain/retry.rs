@@ -19,11 +19,15 @@ pub struct Backoff {
 impl Backoff {
     /// The wait after the failure number `n`, counted from 0; at least a millisecond.
     pub fn wait(self, n: u32, jitter: UnitFraction) -> Duration {
+        jitter.of(self.ceiling(n)).max(Duration::from_millis(1))
+    }
+
+    /// What that wait stays below.
+    pub fn ceiling(self, n: u32) -> Duration {
         let doubled = 1_u32
             .checked_shl(n)
             .and_then(|factor| self.base.checked_mul(factor));
-        let ceiling = doubled.unwrap_or(self.cap).min(self.cap);
-        jitter.of(ceiling).max(Duration::from_millis(1))
+        doubled.unwrap_or(self.cap).min(self.cap)
     }
 }
 

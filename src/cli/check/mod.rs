@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::adapters::kafka::client;
-use crate::config::{Config, Faults, spans};
+use crate::config::{Config, Faults};
 use crate::pipeline::accounts::{AccountFault, Accounts};
 use crate::telemetry::log;
 use crate::telemetry::metrics::Metrics;
@@ -15,6 +15,7 @@ use super::exit::Exit;
 use super::findings::Findings;
 
 mod cluster;
+mod plans;
 
 /// Say whether the configuration can work, and exit 78 if not.
 ///
@@ -88,32 +89,18 @@ fn look_at_providers(config: &Config, findings: &mut Findings) -> anyhow::Result
             return Ok(());
         }
     };
-    let drain = config.shutdown.drain;
+    let (drain, retention) = (config.shutdown.drain, config.ledger.retention);
     for account in accounts.iter() {
         let about = format!("provider {}", account.name);
-        let span = account.terms.request_span;
-        if span >= drain {
-            findings.warning(
-                &about,
-                format!(
-                    "a request may take {}, and shutdown.drain is {}: a shutdown can cut it, and its outcome is unknown",
-                    spans::show(span),
-                    spans::show(drain)
-                ),
-            );
+        let lookup = account.profile.lookup.as_ref();
+        let plan = plans::look(&account.terms, lookup, drain, retention);
+        for doubt in plan.doubts {
+            findings.warning(&about, doubt);
         }
-        match &account.terms.key {
-            Some(key) => findings.fine(
-                &about,
-                format!(
-                    "recognises keys for {}: each intent is delivered once within that time",
-                    spans::show(key.window)
-                ),
-            ),
-            None => findings.warning(
-                &about,
-                "recognises no keys: an attempt of unknown outcome is never repeated, but set aside",
-            ),
+        if plan.is_sure {
+            findings.fine(&about, plan.promise);
+        } else {
+            findings.warning(&about, plan.promise);
         }
     }
     Ok(())

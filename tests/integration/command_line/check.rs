@@ -59,12 +59,10 @@ fn a_provider_without_its_credentials_is_a_fault() {
 }
 
 #[test]
-fn a_provider_without_keys_is_a_warning_that_says_what_follows() {
+fn a_provider_without_keys_that_cannot_be_asked_is_a_warning_that_says_what_follows() {
     let mut environment = WITH_A_SECRET.to_vec();
-    environment.push(("SENDONCE__PROVIDER__CAPTIFI__PROFILE", "twilio"));
-    environment.push(("TWILIO_ACCOUNT_SID", "AC00000000000000000000000000000000"));
-    environment.push(("TWILIO_API_KEY_SID", "SK00000000000000000000000000000000"));
-    environment.push(("TWILIO_API_KEY_SECRET", "hunter2"));
+    environment.push(("SENDONCE__PROVIDER__CAPTIFI__PROFILE", "sendgrid"));
+    environment.push(("SENDGRID_API_KEY", "hunter2"));
     let typed = [
         "--config",
         "config/sendonce.example.toml",
@@ -180,7 +178,8 @@ fn a_configuration_that_names_every_shipped_profile_can_run() {
         }
         environment
             .extend(variables(&text).map(|variable| (variable.to_owned(), "hunter2".to_owned())));
-        if !text.contains("\n[key]\n") {
+        let can_be_asked = text.contains("\n[lookup]\n");
+        if !text.contains("\n[key]\n") && !can_be_asked {
             keyless.push(format!("warning provider {name}"));
         }
         std::fs::write(profiles.join(format!("{name}.toml")), text).unwrap();
@@ -204,8 +203,14 @@ fn a_configuration_that_names_every_shipped_profile_can_run() {
     assert_eq!(output.status.code(), Some(0), "{}", text_of(&output));
     let mut found = found(&output);
     found.sort();
+    // A window of minutes that eight attempts outlast, and memories longer than the ledger's.
+    let doubted = ["discord-bot", "nhs-notify", "onesignal"];
+    keyless.extend(doubted.map(|name| format!("warning provider {name}")));
     keyless.sort();
-    assert_eq!(found, keyless, "only what has no keys is warned of");
+    assert_eq!(
+        found, keyless,
+        "only what has no keys or does not fit is warned of"
+    );
     let told = text(&output.stdout);
     assert!(names.len() >= 30);
     for name in names {
