@@ -50,7 +50,7 @@ pub struct Arguments {
     /// A provider of the configuration, a profile of its folder, or a profile's file (….toml).
     #[arg(value_name = "PROFILE")]
     profile: String,
-    /// Who gets every message. It must be yours: there may be dozens.
+    /// Who gets the messages. It must be you: there may be dozens.
     #[arg(long, value_name = "RECIPIENT")]
     to: String,
     /// The content of the messages, a JSON object as in an intent.
@@ -68,7 +68,8 @@ pub struct Arguments {
     /// Content that makes another body. Default: the content with one of its texts lengthened.
     #[arg(long, value_name = "JSON")]
     other_content: Option<String>,
-    /// A file with an intent that the provider answers with an error, to see whether it stores errors.
+    /// A file with an intent that the provider answers with an error, to see whether it stores errors. It goes to the
+    /// recipient that it names, such as a vendor's number that always fails, else to that of --to.
     #[arg(long, value_name = "FILE")]
     failing: Option<PathBuf>,
     /// How many seconds after the first message its request comes again, to see whether its key is still known.
