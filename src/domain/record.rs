@@ -1,4 +1,5 @@
-//! Decides what is kept of a record while its intent is open: everything, unchanged, since a dead letter repeats it.
+//! Decides what is kept of a record while its intent is open: everything that can be
+//! read, unchanged, since a dead letter repeats it.
 
 use bytes::Bytes;
 
@@ -18,6 +19,9 @@ pub struct Record {
     pub value: Option<Bytes>,
     /// Its headers, in order; names may repeat.
     pub headers: Vec<(String, Option<Bytes>)>,
+    /// How many more headers it has, whose names cannot be read. They are not kept: it is the one part that a dead letter
+    /// does not repeat.
+    pub headers_unreadable: usize,
 }
 
 impl std::fmt::Debug for Record {

@@ -114,6 +114,7 @@ mod tests {
             key: None,
             value: None,
             headers: Vec::new(),
+            headers_unreadable: 0,
         }
     }
 

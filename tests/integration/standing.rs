@@ -256,6 +256,7 @@ impl Ledger {
         let view = RecordView {
             value: record.payload(),
             headers: &headers,
+            headers_unreadable: 0,
         };
         let same_content = match decode(&view, &IntakeRules::default()) {
             Decoded::Ignored(_) => return true,

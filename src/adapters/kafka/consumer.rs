@@ -11,11 +11,12 @@ use rdkafka::consumer::{
     BaseConsumer, CommitMode, Consumer as _, ConsumerContext, RebalanceProtocol,
 };
 use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
-use rdkafka::message::{BorrowedMessage, Headers as _, Message as _};
+use rdkafka::message::{BorrowedMessage, Message as _};
 use rdkafka::types::RDKafkaRespErr;
 use rdkafka::{ClientConfig, ClientContext, Offset as Place, TopicPartitionList};
 
 use super::client::Talk;
+use super::headers::readable;
 use super::oauth::TokenSource;
 use crate::domain::position::{NextOffset, Offset, Position, TopicPartition};
 use crate::domain::record::Record;
@@ -391,17 +392,7 @@ fn list(partitions: &[TopicPartition]) -> TopicPartitionList {
 }
 
 fn record(message: &BorrowedMessage<'_>) -> Record {
-    let headers = message.headers().map_or_else(Vec::new, |headers| {
-        headers
-            .iter()
-            .map(|header| {
-                (
-                    header.key.to_owned(),
-                    header.value.map(Bytes::copy_from_slice),
-                )
-            })
-            .collect()
-    });
+    let (headers, headers_unreadable) = message.headers().map_or_else(Default::default, readable);
     let partition = TopicPartition {
         topic: Arc::from(message.topic()),
         partition: message.partition(),
@@ -415,5 +406,6 @@ fn record(message: &BorrowedMessage<'_>) -> Record {
         key: message.key().map(Bytes::copy_from_slice),
         value: message.payload().map(Bytes::copy_from_slice),
         headers,
+        headers_unreadable,
     }
 }

@@ -7,6 +7,7 @@
 pub mod client;
 pub mod consumer;
 pub mod dead_letters;
+mod headers;
 pub mod oauth;
 pub mod publisher;
 pub mod sides;

@@ -56,6 +56,7 @@ impl Maker {
         let record = RecordView {
             value: Some(cue.value.as_bytes()),
             headers: &[],
+            headers_unreadable: 0,
         };
         let Decoded::Intent(intent) = decode(&record, &self.rules) else {
             bail!("{} is no intent", cue.id);

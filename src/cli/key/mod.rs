@@ -181,6 +181,7 @@ impl Derivation<'_> {
         let record = RecordView {
             value: Some(value),
             headers: &[],
+            headers_unreadable: 0,
         };
         match decode(&record, &self.rules) {
             Decoded::Intent(intent) => {

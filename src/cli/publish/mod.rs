@@ -174,6 +174,7 @@ impl Input<'_> {
         let record = RecordView {
             value: Some(&line.content),
             headers: &[],
+            headers_unreadable: 0,
         };
         let why = match decode(&record, rules) {
             Decoded::Intent(intent) => {

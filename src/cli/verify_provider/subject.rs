@@ -276,6 +276,7 @@ fn read_intent(
     let record = RecordView {
         value: Some(value.as_bytes()),
         headers: &[],
+        headers_unreadable: 0,
     };
     match decode(&record, rules) {
         Decoded::Intent(intent) => Ok(*intent),

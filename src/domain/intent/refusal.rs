@@ -13,6 +13,8 @@ pub enum Detail {
     ValueTooLarge,
     /// The headers are more, or larger, than the input limit.
     HeadersTooLarge,
+    /// A header's name is no UTF-8. The header is left out of the dead letter.
+    UnreadableHeader,
     /// The value, or a text that should hold JSON, is empty.
     EmptyValue,
     /// The value is no UTF-8.
@@ -53,9 +55,10 @@ pub enum Detail {
 
 impl Detail {
     /// Every detail, in the order of the enum.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 21] = [
         Self::ValueTooLarge,
         Self::HeadersTooLarge,
+        Self::UnreadableHeader,
         Self::EmptyValue,
         Self::InvalidUtf8,
         Self::InvalidJson,
@@ -81,6 +84,7 @@ impl Detail {
         match self {
             Self::ValueTooLarge => "value_too_large",
             Self::HeadersTooLarge => "headers_too_large",
+            Self::UnreadableHeader => "unreadable_header",
             Self::EmptyValue => "empty_value",
             Self::InvalidUtf8 => "invalid_utf8",
             Self::InvalidJson => "invalid_json",
@@ -106,7 +110,8 @@ impl Detail {
     pub const fn reason(self) -> Reason {
         match self {
             Self::ValueTooLarge | Self::HeadersTooLarge => Reason::TooLarge,
-            Self::EmptyValue
+            Self::UnreadableHeader
+            | Self::EmptyValue
             | Self::InvalidUtf8
             | Self::InvalidJson
             | Self::DuplicateField

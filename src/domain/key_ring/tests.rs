@@ -23,6 +23,7 @@ fn read(value: &str, rules: &IntakeRules) -> Intent {
     let record = RecordView {
         value: Some(value.as_bytes()),
         headers: &[],
+        headers_unreadable: 0,
     };
     match decode(&record, rules) {
         Decoded::Intent(intent) => *intent,

@@ -256,5 +256,6 @@ fn view(record: &Record) -> RecordView<'_> {
     RecordView {
         value: record.value.as_deref(),
         headers: &record.headers,
+        headers_unreadable: record.headers_unreadable,
     }
 }

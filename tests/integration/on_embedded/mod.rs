@@ -2,6 +2,7 @@
 
 mod deploys;
 mod dispatching;
+mod foreign_bytes;
 mod kafka_input;
 mod keys;
 mod ledger_directory;

@@ -133,6 +133,7 @@ fn handed_over(crew: &Arc<Crew>) -> Arc<Tenure> {
         key: Some("k".into()),
         value: Some(sms("e-1", "hello").to_string().into()),
         headers: Vec::new(),
+        headers_unreadable: 0,
     };
     tenure.open(Offset(0), record.timestamp).expect("the first");
     let room = Arc::new(Semaphore::new(1)).try_acquire_owned();

@@ -30,6 +30,8 @@ pub struct RecordView<'a> {
     pub value: Option<&'a [u8]>,
     /// Its headers, in order; names may repeat.
     pub headers: &'a [(String, Option<Bytes>)],
+    /// How many more there are, whose names cannot be read. What they say is unknown, so the record is not read either.
+    pub headers_unreadable: usize,
 }
 
 /// The limits of what is read, and how recipients are.
@@ -110,7 +112,8 @@ pub fn decode(record: &RecordView<'_>, rules: &IntakeRules) -> Decoded {
     let Some(value) = record.value else {
         return Decoded::Ignored(IgnoredReason::Tombstone);
     };
-    let found = within_limits(value, record.headers, rules)
+    let found = all_readable(record.headers_unreadable)
+        .and_then(|()| within_limits(value, record.headers, rules))
         .map_err(Refusal::from)
         .and_then(|()| contents(value, &Headers::new(record.headers), rules.depth_max))
         .and_then(|contents| match contents {
@@ -157,6 +160,15 @@ fn contents(value: &[u8], headers: &Headers<'_>, depth_max: usize) -> Result<Con
             }
         }
     }
+}
+
+/// Asked first, so that the dead letter always tells that it lacks something.
+fn all_readable(headers_unreadable: usize) -> Result<(), Fault> {
+    if headers_unreadable == 0 {
+        return Ok(());
+    }
+    let place = format!("{headers_unreadable} of the headers, left out: a name must be UTF-8");
+    Err(Fault::new(Detail::UnreadableHeader, place))
 }
 
 fn within_limits(

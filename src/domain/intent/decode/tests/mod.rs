@@ -33,6 +33,7 @@ fn decoded(value: &str, with: &[(&str, &str)]) -> Decoded {
     let record = RecordView {
         value: Some(value.as_bytes()),
         headers: &headers(with),
+        headers_unreadable: 0,
     };
     decode(&record, &IntakeRules::default())
 }
@@ -79,6 +80,7 @@ fn p37_poison_is_told_apart_from_what_asks_for_nothing() {
             &RecordView {
                 value,
                 headers: &[],
+                headers_unreadable: 0,
             },
             &IntakeRules::default(),
         ))
@@ -119,6 +121,7 @@ fn what_is_over_a_limit_is_refused_and_what_is_at_it_is_read() {
     let record = RecordView {
         value: Some(value),
         headers: &headers,
+        headers_unreadable: 0,
     };
     let read = |rules: &IntakeRules| summary(&decode(&record, rules));
     let lines = [
@@ -147,6 +150,27 @@ fn what_is_over_a_limit_is_refused_and_what_is_at_it_is_read() {
     too_large/headers_too_large at 8 bytes of headers, 7 allowed [-]
     malformed/too_deep at /content/a, line 1, column 65 [-]
     "#);
+}
+
+#[test]
+fn a_record_with_a_header_that_cannot_be_read_is_refused_whatever_else_it_says() {
+    let rules = IntakeRules {
+        size_max: 1,
+        ..IntakeRules::default()
+    };
+    let record = RecordView {
+        value: Some(br#"{"id": "e-1", "channel": "sms", "to": "+447700900123", "content": "hi"}"#),
+        headers: &[],
+        headers_unreadable: 2,
+    };
+    let told = summary(&decode(&record, &rules));
+    insta::assert_snapshot!(told, @"malformed/unreadable_header at 2 of the headers, left out: a name must be UTF-8 [-]");
+    let tombstone = RecordView {
+        value: None,
+        ..record
+    };
+    let ignored = Decoded::Ignored(IgnoredReason::Tombstone);
+    assert_eq!(decode(&tombstone, &rules), ignored);
 }
 
 #[test]
@@ -245,7 +269,7 @@ proptest! {
              \"template\":{{\"name\":\"code\",\"version\":3}},\"expires_at\":\"2026-11-30T12:00:00+01:00\""
         );
         let mut intents = encodings(&id, &source, &fields).into_iter().map(|(value, headers)| {
-            let record = RecordView { value: Some(value.as_bytes()), headers: &headers };
+            let record = RecordView { value: Some(value.as_bytes()), headers: &headers, headers_unreadable: 0 };
             (decode(&record, &IntakeRules::default()), value)
         });
         let (first, value) = intents.next().unwrap();
@@ -283,7 +307,7 @@ proptest! {
         ),
     ) {
         let headers: Vec<OwnedHeader> = names.into_iter().zip(bytes.into_iter().map(|bytes| bytes.map(Bytes::from))).collect();
-        let record = RecordView { value: value.as_deref(), headers: &headers };
+        let record = RecordView { value: value.as_deref(), headers: &headers, headers_unreadable: 0 };
         let decoded = decode(&record, &IntakeRules::default());
         prop_assert_eq!(matches!(decoded, Decoded::Ignored(IgnoredReason::Tombstone)), value.is_none());
     }
@@ -304,7 +328,7 @@ proptest! {
             at -= 1;
         }
         let value = format!("{}{put}{}", &value[..at], &value[(at + 1).min(value.len())..]);
-        let record = RecordView { value: Some(value.as_bytes()), headers: &headers };
+        let record = RecordView { value: Some(value.as_bytes()), headers: &headers, headers_unreadable: 0 };
         if let Decoded::Refused(refusal) = decode(&record, &IntakeRules::default()) {
             for secret in SECRETS {
                 prop_assert!(!refusal.fault.place.contains(secret), "{}", refusal.fault.place);

@@ -327,6 +327,7 @@ fn p58_a_region_and_short_codes_are_read_where_the_rules_say_so() {
         let record = RecordView {
             value: Some(value.as_bytes()),
             headers: &[],
+            headers_unreadable: 0,
         };
         summary(&decode(&record, &rules))
     };

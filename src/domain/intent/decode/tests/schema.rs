@@ -225,6 +225,7 @@ fn what_only_the_decoder_takes_is_wrapped() {
         let record = RecordView {
             value: Some(text.as_bytes()),
             headers: &with,
+            headers_unreadable: 0,
         };
         assert!(matches!(
             decode(&record, &IntakeRules::default()),
