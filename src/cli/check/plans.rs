@@ -38,6 +38,13 @@ pub(super) fn look(
     if let Some(key) = &terms.key {
         look_at_window(terms, key, retention, &mut doubts);
     }
+    if lookup.is_some_and(|lookup| lookup.proof == LookupProof::Content) {
+        doubts.push(
+            "a look-up by content knows what this instance sent: an equal message to the same recipient that another instance or program \
+             sends from this account at that time may be taken for it; key records by recipient, and share the account with nobody"
+                .to_owned(),
+        );
+    }
     let asked = lookup.map(|lookup| {
         let by = match lookup.proof {
             LookupProof::Key => "by its key",

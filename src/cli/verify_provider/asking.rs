@@ -114,6 +114,7 @@ impl<'a> Asker<'a> {
         let question = Question {
             ours: &rendered.ours,
             first_start,
+            now: self.now(),
             explained: lookup
                 .is_ambiguous(false)
                 .then_some(&explained as &dyn Fn(&str) -> bool),

@@ -17,6 +17,8 @@ use crate::domain::intent::Intent;
 pub(in crate::domain) struct Names<'a> {
     pub(in crate::domain) intent: &'a Intent,
     pub(in crate::domain) key: &'a str,
+    /// The reference of an intent that has none of its own.
+    pub(in crate::domain) reference: &'a str,
     pub(in crate::domain) key_short: &'a str,
     pub(in crate::domain) settings: &'a BTreeMap<String, String>,
 }
@@ -217,7 +219,7 @@ fn look_up<'a>(root: Root, rest: &[Box<str>], names: &Names<'a>) -> Result<Found
         Root::Id => text(&intent.event_id.0),
         Root::To => text(intent.recipient.expose()),
         Root::From => optional(intent.from.as_deref()),
-        Root::Reference => text(intent.reference.as_deref().unwrap_or(names.key)),
+        Root::Reference => text(intent.reference.as_deref().unwrap_or(names.reference)),
         Root::Key => text(names.key),
         Root::KeyShort => text(names.key_short),
         Root::Settings => {

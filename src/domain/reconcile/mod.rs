@@ -53,6 +53,8 @@ pub struct Question<'a> {
     pub ours: &'a [(&'a Pointer, String)],
     /// When the first attempt started: what was made before is not ours.
     pub first_start: Timestamp,
+    /// When the answer came, by our clock.
+    pub now: Timestamp,
     /// Whether a message id is explained by another story of the ledger. Asked only where a find is ambiguous.
     pub explained: Option<&'a dyn Fn(&str) -> bool>,
 }
@@ -96,6 +98,13 @@ fn read(lookup: &Lookup, response: &Response, question: &Question<'_>) -> Findin
     let Some(document) = reading.json() else {
         return Finding::Nothing("body_unreadable");
     };
+    let clocks = items
+        .made_at
+        .as_ref()
+        .map(|_| clocks(response, question.now));
+    if clocks == Some(Clocks::Differ) {
+        return Finding::Nothing("clocks_differ");
+    }
     let Some(list) = &items.list else {
         return match is_ours(items, document, question) {
             Some(true) => present(items, vec![document], question),
@@ -107,10 +116,15 @@ fn read(lookup: &Lookup, response: &Response, question: &Question<'_>) -> Findin
         return Finding::Nothing("no_list");
     };
     let mut found = Vec::new();
-    let mut another = false;
+    let (mut another, mut older) = (false, false);
     for item in listed {
         match is_ours(items, item, question) {
             Some(true) => found.push(item),
+            Some(false) if says_ours(item, question) => {
+                // It looks older than ours. Unless the provider's clock is known to go right, it may be ours all the same.
+                let unexplained = !is_explained(items, item, question);
+                older |= unexplained && clocks != Some(Clocks::Agree);
+            }
             Some(false) => another |= may_be_ours_changed(lookup, item, question),
             None => return Finding::Nothing("moment_unreadable"),
         }
@@ -120,6 +134,7 @@ fn read(lookup: &Lookup, response: &Response, question: &Question<'_>) -> Findin
         .is_some_and(|page| listed.len() >= usize::try_from(page).unwrap_or(usize::MAX));
     match present(items, found, question) {
         Finding::Absent if is_full => Finding::Nothing("list_goes_on"),
+        Finding::Absent if older => Finding::Nothing("older_match"),
         Finding::Absent if another => Finding::Nothing("another_unexplained"),
         finding @ (Finding::Present(_)
         | Finding::Absent
@@ -156,13 +171,45 @@ fn id_of(items: &Items, item: &Value) -> Option<String> {
 
 /// Whether an item says what ours would say, and is not too old; `None` if its moment cannot be read.
 fn is_ours(items: &Items, item: &Value, question: &Question<'_>) -> Option<bool> {
-    let says = question.ours.iter().all(|(pointer, wanted)| {
-        pointer.any(item, |value| text_of(value) == Some(wanted.as_str()))
-    });
-    if !says {
-        return Some(false);
+    if says_ours(item, question) {
+        is_new_enough(items, item, question)
+    } else {
+        Some(false)
     }
-    is_new_enough(items, item, question)
+}
+
+fn says_ours(item: &Value, question: &Question<'_>) -> bool {
+    question
+        .ours
+        .iter()
+        .all(|(pointer, wanted)| pointer.any(item, |value| text_of(value) == Some(wanted.as_str())))
+}
+
+fn is_explained(items: &Items, item: &Value, question: &Question<'_>) -> bool {
+    question
+        .explained
+        .is_some_and(|explained| id_of(items, item).is_some_and(|id| explained(&id)))
+}
+
+/// How the provider's clock stands to ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Clocks {
+    Agree,
+    Differ,
+    /// The answer tells no date.
+    NotTold,
+}
+
+fn clocks(response: &Response, now: Timestamp) -> Clocks {
+    let told = response.headers.get(http::header::DATE);
+    let told = told
+        .and_then(|date| date.to_str().ok())
+        .and_then(|date| moment(MomentForm::Rfc2822, date));
+    match told {
+        None => Clocks::NotTold,
+        Some(date) if date.since(now).max(now.since(date)) <= CLOCK_SKEW => Clocks::Agree,
+        Some(_) => Clocks::Differ,
+    }
 }
 
 fn is_new_enough(items: &Items, item: &Value, question: &Question<'_>) -> Option<bool> {
@@ -178,9 +225,9 @@ fn is_new_enough(items: &Items, item: &Value, question: &Question<'_>) -> Option
 fn may_be_ours_changed(lookup: &Lookup, item: &Value, question: &Question<'_>) -> bool {
     let items = &lookup.items;
     match (lookup.proof, question.explained) {
-        (LookupProof::Content, Some(explained)) => {
+        (LookupProof::Content, Some(_)) => {
             is_new_enough(items, item, question) != Some(false)
-                && !id_of(items, item).is_some_and(|id| explained(&id))
+                && !is_explained(items, item, question)
         }
         (LookupProof::Key | LookupProof::Reference | LookupProof::Content, _) => false,
     }

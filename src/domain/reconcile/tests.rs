@@ -4,6 +4,7 @@ use crate::domain::profile::Profile;
 use crate::domain::profile::tests::parsed;
 
 const FIRST: Timestamp = Timestamp::from_millis(1_790_000_000_000);
+const NOW: Timestamp = Timestamp::from_millis(1_790_000_100_000);
 
 fn by_reference() -> Profile {
     parsed(
@@ -41,6 +42,7 @@ fn asked(profile: &Profile, answer: &Answer, explained: Option<&dyn Fn(&str) -> 
     let question = Question {
         ours: &ours,
         first_start: FIRST,
+        now: NOW,
         explained,
     };
     judge(lookup, answer, &question)
@@ -97,13 +99,40 @@ fn a_complete_list_without_ours_is_an_absence_and_a_full_one_is_not() {
     );
 }
 
+/// A list with one item of ours that was made at `made_at`, from a provider whose clock says `date`.
+fn made(made_at: &str, date: Option<&str>) -> Finding {
+    let Answer::Response(mut response) = list(&[item("m-1", "r-1", made_at)]) else {
+        panic!("it is an answer");
+    };
+    if let Some(date) = date {
+        let date = http::HeaderValue::from_str(date).unwrap();
+        response.headers.insert(http::header::DATE, date);
+    }
+    asked(&by_reference(), &Answer::Response(response), None)
+}
+
 #[test]
 fn what_was_made_before_the_first_attempt_is_not_ours_but_a_minute_is_forgiven() {
-    let at = |made_at: &str| asked(&by_reference(), &list(&[item("m-1", "r-1", made_at)]), None);
+    let agreed = Some("Mon, 21 Sep 2026 14:15:59 GMT");
     assert_eq!(FIRST.to_string(), "2026-09-21T14:13:20.000Z");
-    assert_eq!(at("2026-09-21T14:12:19Z"), Finding::Absent);
-    assert_eq!(at("2026-09-21T14:12:20Z"), present("m-1"));
-    assert_eq!(at("some time ago"), Finding::Nothing("moment_unreadable"));
+    assert_eq!(NOW.to_string(), "2026-09-21T14:15:00.000Z");
+    assert_eq!(made("2026-09-21T14:12:19Z", agreed), Finding::Absent);
+    assert_eq!(made("2026-09-21T14:12:20Z", agreed), present("m-1"));
+    let unreadable = Finding::Nothing("moment_unreadable");
+    assert_eq!(made("some time ago", agreed), unreadable);
+}
+
+#[test]
+fn moments_of_a_clock_that_goes_otherwise_than_ours_prove_nothing() {
+    let older = Finding::Nothing("older_match");
+    assert_eq!(made("2026-09-21T14:12:19Z", None), older);
+    let differ = Finding::Nothing("clocks_differ");
+    for date in [
+        "Mon, 21 Sep 2026 14:16:01 GMT",
+        "Mon, 21 Sep 2026 14:13:59 GMT",
+    ] {
+        assert_eq!(made("2026-09-21T14:14:00Z", Some(date)), differ, "{date}");
+    }
 }
 
 #[test]
@@ -209,8 +238,11 @@ made_at = { at = "/made_at", as = "rfc3339" }
         ask(&[changed(), item("m-1", "r-1", LATER)], &[]),
         present("m-1")
     );
-    let before = item("m-2", "r-1, shortened", "2026-09-21T14:00:00Z");
-    assert_eq!(ask(&[before], &[]), Finding::Absent);
+    let before = |text| item("m-2", text, "2026-09-21T14:00:00Z");
+    assert_eq!(ask(&[before("r-1, shortened")], &[]), Finding::Absent);
+    let older = Finding::Nothing("older_match");
+    assert_eq!(ask(&[before("r-1")], &[]), older);
+    assert_eq!(ask(&[before("r-1")], &["m-2"]), Finding::Absent);
     assert_eq!(ask(&[], &[]), Finding::Absent);
 }
 

@@ -2,6 +2,8 @@
 //! the same. It knows no secret, no clock and no dice, and cannot be made to break JSON, add a header or leave its path.
 
 use std::borrow::Cow;
+mod looking_up;
+
 use std::fmt;
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -17,10 +19,12 @@ use super::intent::Intent;
 use super::length_prefixed;
 use super::profile::{
     BodyShape, Companion, FirstAttemptForm, FormField, FormValue, Found, Hole, Names, NoValue,
-    Node, Part, Place, Pointer, Profile, Text, UrlShape, short, text_of,
+    Node, Part, Place, Profile, Text, UrlShape, short, text_of,
 };
 use super::segments::segments;
 use super::time::Timestamp;
+
+pub use self::looking_up::{RenderedLookup, render_lookup};
 
 /// A request, complete but for its credentials.
 #[derive(Clone)]
@@ -143,6 +147,7 @@ pub fn render(
         names: Names {
             intent,
             key: key.as_str(),
+            reference: key.as_str(),
             key_short: &key_short,
             settings: &profile.settings,
         },
@@ -186,61 +191,6 @@ pub fn render(
             .as_ref()
             .map(|rule| rule.companions.clone())
             .unwrap_or_default(),
-    })
-}
-
-/// A look-up, complete but for its credentials.
-#[derive(Debug)]
-pub struct RenderedLookup<'p> {
-    /// Its request: a GET.
-    pub request: RenderedRequest,
-    /// What an item of ours says, place by place.
-    pub ours: Vec<(&'p Pointer, String)>,
-}
-
-/// Renders the look-up of `profile` for `intent` under `key`.
-///
-/// # Errors
-///
-/// As [`render`]; a profile without a look-up is such a fault too.
-pub fn render_lookup<'p>(
-    profile: &'p Profile,
-    intent: &Intent,
-    key: &IdempotencyKey,
-) -> Result<RenderedLookup<'p>, RenderFault> {
-    let Some(lookup) = profile.lookup.as_ref().filter(|_| profile.is_bound()) else {
-        return Err(fault("lookup", RenderProblem::Unbound));
-    };
-    let key_short = short(key);
-    let renderer = Renderer {
-        names: Names {
-            intent,
-            key: key.as_str(),
-            key_short: &key_short,
-            settings: &profile.settings,
-        },
-        wire_key: "",
-    };
-    let url = renderer.url(&lookup.url)?;
-    let headers = renderer.headers(&lookup.fixed_headers, &lookup.filled_headers)?;
-    let fingerprint = fingerprint(&Method::GET, &url, &[]);
-    let mut ours = Vec::with_capacity(lookup.items.ours.len());
-    for (pointer, text) in &lookup.items.ours {
-        let wanted = renderer
-            .leaf_text(text)?
-            .ok_or_else(|| fault(&text.path, RenderProblem::Absent))?;
-        ours.push((pointer, wanted));
-    }
-    Ok(RenderedLookup {
-        request: RenderedRequest {
-            method: Method::GET,
-            url,
-            headers,
-            body: Bytes::new(),
-            fingerprint,
-            companions: Vec::new(),
-        },
-        ours,
     })
 }
 

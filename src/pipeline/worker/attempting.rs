@@ -214,12 +214,17 @@ impl Crew {
         self.count_attempt(job, case, &classified, first, now.since(started));
         let jitter = self.parts.clock.jitter();
         let answer = dispatch::answered(&classified, heard, &story, terms, now, jitter);
-        if let Some(id) = &answer.message_id {
-            account.explained.accepted(id);
-        }
+        let message_id = answer.message_id.clone();
+        let was_accepted = answer.verdict == Verdict::Accepted;
         let fact = Fact::Answered { attempt, answer };
-        self.persist(job, &case.subject, Some(story), next.round, fact)
-            .await
+        let persisted = self
+            .persist(job, &case.subject, Some(story), next.round, fact)
+            .await;
+        if was_accepted && let Some(lookup) = &case.profile.lookup {
+            let explained = &account.explained;
+            explained.accepted(message_id.as_deref(), now, lookup.keeps);
+        }
+        persisted
     }
 
     /// Leave to start an attempt, or `None` once the intent's own time is over.

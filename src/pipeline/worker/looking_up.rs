@@ -2,6 +2,7 @@
 //! again, as often as the budget of attempts allows; then the outcome stays unknown.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::adapters::clock::BootMoment;
 use crate::domain::dispatch;
@@ -83,7 +84,7 @@ impl Crew {
             }
         };
         let ambiguous = lookup.is_ambiguous(intent.reference.is_some());
-        if ambiguous && !self.read_explained(case).await {
+        if ambiguous && !self.read_explained(case, lookup.keeps).await {
             return nothing("ledger_unreadable");
         }
         // An account that is closed to sends is not asked either; nothing is lost by waiting, unless it is for too long.
@@ -101,6 +102,7 @@ impl Crew {
         let question = Question {
             ours: &rendered.ours,
             first_start: begun,
+            now: self.parts.clock.now(),
             explained: ambiguous.then_some(&explained),
         };
         let finding = judge(lookup, &answer, &question);
@@ -109,9 +111,9 @@ impl Crew {
         }
         if ambiguous
             && let Finding::Present(Some(id)) = &finding
-            && !case.account.explained.claim(id)
+            && let Err(why) = case.account.explained.claim(id, question.now, lookup.keeps)
         {
-            return nothing("claimed");
+            return nothing(why);
         }
         Ok((finding, spared))
     }
@@ -128,9 +130,13 @@ impl Crew {
     }
 
     /// Sees to it that the account's message ids are known. False if the ledger cannot be read.
-    async fn read_explained(&self, case: &Case) -> bool {
+    async fn read_explained(&self, case: &Case, keeps: Duration) -> bool {
         let (account, ledger) = (Arc::clone(&case.account), Arc::clone(&self.parts.ledger));
-        let read = move || account.explained.read(&account.name, &*ledger).is_ok();
+        let now = self.parts.clock.now();
+        let read = move || {
+            let explained = &account.explained;
+            explained.read(&account.name, &*ledger, now, keeps).is_ok()
+        };
         self.parts
             .runtime
             .spawn_blocking(read)

@@ -5,7 +5,7 @@ use std::time::Duration;
 use sendonce::stub_provider::{Fault, Options};
 
 use crate::dead_letters::{dead_letters, reasons};
-use crate::product::{Embedded, Home, KEYLESS_PROFILE, SOON, Sent, Setup, sms};
+use crate::product::{Embedded, Home, KEYLESS_PROFILE, SOON, STUB_PROFILE, Sent, Setup, sms};
 use crate::scripted::{Act, Scripted, accepting, answer};
 use crate::standing::Standing;
 use crate::stub::{Stub, mix};
@@ -184,4 +184,115 @@ async fn a_look_up_that_is_refused_proves_no_absence_and_the_outcome_stays_unkno
         .filter(|one| one.line.starts_with("POST"))
         .count();
     assert_eq!(posts, 2, "nothing is sent again");
+}
+
+/// What a provider lists for the one number and text, made at a moment relative to our clock.
+fn listing(seconds: i64) -> Vec<u8> {
+    let made_at = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(seconds);
+    let body = format!(
+        r#"{{"messages":[{{"id":"m-1","to":"+447700900123","text":"lost","made_at":"{made_at:.0}"}}]}}"#
+    );
+    answer("200 OK", "", &body)
+}
+
+/// By the provider's clock, which is two minutes behind ours, what it took is older than our first attempt.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_clock_that_runs_two_minutes_ahead_makes_no_second_message() {
+    let kafka = Embedded::with_partitions(1);
+    let provider = Scripted::by(|request, seen| {
+        if request.line.starts_with("GET") {
+            // By the provider's clock, two minutes behind ours.
+            return Act::Answer(listing(-120)).not_taking();
+        }
+        match seen.iter().any(|one| one.line.starts_with("POST")) {
+            false => Act::Hang.taking(),
+            true => accepting(),
+        }
+    })
+    .await;
+    let setup = Setup::new(&kafka, &provider.url())
+        .with_profile(&format!("{KEYLESS_PROFILE}{BY_CONTENT}"))
+        .set("RETRY__BASE", "20ms")
+        .set("RETRY__CAP", "20ms");
+    let home = Home::new(&setup);
+    kafka.publish(&[Sent::json(&sms("e-1", "lost"))]).await;
+    let _worker = home.start(&setup);
+    kafka.until_committed().await;
+    let taken = provider.seen().iter().filter(|one| one.taken).count();
+    assert_eq!(taken, 1);
+}
+
+/// What a search by content finds may be a message that was accepted without an id.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_that_was_accepted_without_an_id_is_not_taken_for_an_equal_one() {
+    let kafka = Embedded::with_partitions(1);
+    let provider = Scripted::by(|request, seen| {
+        if request.line.starts_with("GET") {
+            return Act::Answer(listing(0)).not_taking();
+        }
+        match seen
+            .iter()
+            .filter(|one| one.line.starts_with("POST"))
+            .count()
+        {
+            0 => Act::Answer(answer("201 Created", "", "{}")).taking(),
+            1 => Act::Hang.not_taking(),
+            _ => accepting(),
+        }
+    })
+    .await;
+    let setup = Setup::new(&kafka, &provider.url())
+        .with_profile(&format!("{KEYLESS_PROFILE}{BY_CONTENT}"))
+        .set("RETRY__BASE", "20ms")
+        .set("RETRY__CAP", "20ms");
+    let home = Home::new(&setup);
+    let equal = |id: &str| Sent::json(&sms(id, "lost")).keyed("k");
+    kafka.publish(&[equal("e-1"), equal("e-2")]).await;
+    let worker = home.start(&setup);
+    kafka.until_committed().await;
+    let accepted = worker
+        .count("sendonce_outcomes_total", &[("outcome", "accepted")])
+        .await;
+    let taken = provider.seen().iter().filter(|one| one.taken).count();
+    assert_eq!(
+        accepted, taken as u64,
+        "accepted by us, taken by the provider"
+    );
+}
+
+/// A key that is too long goes out as a hash of it.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_provider_took_is_found_by_its_key_after_the_window() {
+    let kafka = Embedded::with_partitions(1);
+    let provider = Scripted::by(|request, seen| {
+        let sent: Vec<_> = seen.iter().filter_map(|one| one.key()).collect();
+        if request.line.starts_with("GET") {
+            let known = sent.iter().any(|key| request.line.contains(key));
+            let status = if known { "200 OK" } else { "404 Not Found" };
+            return Act::Answer(answer(status, "", r#"{"id":"msg-1"}"#)).not_taking();
+        }
+        match sent.is_empty() {
+            true => Act::Hang.taking(),
+            false => accepting(),
+        }
+    })
+    .await;
+    let lookup = "\nunacknowledged = \"500ms\"\n\n[lookup]\nproof = \"key\"\nurl = \"http://127.0.0.1:8090/v1/messages/{{ key }}\"\n\
+                  delay = \"500ms\"\nkeeps = \"1h\"\nabsent = 404\n";
+    let profile = STUB_PROFILE
+        .replace("max_len       = 255", "max_len       = 36")
+        .replace("\"24h\"", "\"72s\"");
+    let setup = Setup::new(&kafka, &provider.url()).with_profile(&format!("{profile}{lookup}"));
+    let home = Home::new(&setup);
+    let mut intent = sms("e-1", "lost");
+    intent["idempotency_key"] = "orders/2026/11/30/customer-000000000181/attempt".into();
+    kafka.publish(&[Sent::json(&intent)]).await;
+    let _worker = home.start(&setup);
+    kafka.until_committed().await;
+    let posts = provider
+        .seen()
+        .iter()
+        .filter(|one| one.line.starts_with("POST"))
+        .count();
+    assert_eq!(posts, 1);
 }
