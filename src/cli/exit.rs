@@ -91,7 +91,7 @@ fn of_run(error: &RunError) -> Exit {
         RunError::LedgerClosed(_) | RunError::Ledger(_) | RunError::System { .. } => {
             Exit::Unavailable
         }
-        RunError::ReadingPanicked | RunError::Metrics(_) => Exit::Internal,
+        RunError::ReadingPanicked | RunError::LedgerEnded | RunError::Metrics(_) => Exit::Internal,
     }
 }
 
@@ -134,6 +134,7 @@ mod tests {
             ),
             (RunError::TopicMissing("a".into()).into(), 78),
             (RunError::ReadingPanicked.into(), 70),
+            (RunError::LedgerEnded.into(), 70),
             (UsageError("neither".into()).into(), 64),
             (io::Error::from(io::ErrorKind::BrokenPipe).into(), 0),
             (io::Error::from(io::ErrorKind::AddrInUse).into(), 69),

@@ -6,6 +6,7 @@ pub mod depth;
 pub mod explained;
 pub mod free_space;
 pub mod intake;
+pub mod leaving;
 pub mod order;
 pub mod places;
 pub mod service;

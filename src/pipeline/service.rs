@@ -26,6 +26,7 @@ use super::accounts::{AccountFault, Accounts};
 use super::committer::Committer;
 use super::depth::Depth;
 use super::intake::{self, Ended, Intake, IntakeLimits};
+use super::leaving::{abandon, leave};
 use super::tenures::Tenures;
 use super::tokens;
 use super::upkeep::Upkeep;
@@ -35,7 +36,7 @@ use super::worker::{self, Crew, Reading};
 const ASK: Duration = Duration::from_secs(20);
 /// Headers and framing of a dead letter, beside the record's own bytes.
 const DEAD_LETTER_ROOM: usize = 32_768;
-/// How long leaving the group may take once everything is committed: what is left of the drain within these.
+/// How long leaving the group may take: what is left of the drain within these.
 const LEAVE_MIN: Duration = Duration::from_millis(500);
 const LEAVE_MAX: Duration = Duration::from_secs(5);
 
@@ -72,6 +73,9 @@ pub enum RunError {
     /// A defect of ours.
     #[error("the reading thread panicked")]
     ReadingPanicked,
+    /// A defect of ours, or of sled.
+    #[error("the ledger ended by itself: nothing could be recorded any more")]
+    LedgerEnded,
     /// The metrics cannot be declared.
     #[error(transparent)]
     Metrics(#[from] MetricsError),
@@ -105,6 +109,7 @@ pub fn run(config: &Config, start_at: StartAt) -> Result<Run, RunError> {
 struct Service {
     intake: Intake,
     consumer: Arc<GroupConsumer>,
+    tenures: Arc<Tenures>,
     ledger: Arc<SledLedger>,
     crew: Arc<Crew>,
     upkeep: tokio::task::JoinHandle<()>,
@@ -212,7 +217,7 @@ fn begin(config: &Config, start_at: StartAt, runtime: &Runtime) -> Result<Servic
 
     let intake = Intake::new(intake::Parts {
         consumer: Arc::clone(&consumer),
-        tenures,
+        tenures: Arc::clone(&tenures),
         committer,
         crew: Arc::clone(&crew),
         limits: IntakeLimits {
@@ -230,6 +235,7 @@ fn begin(config: &Config, start_at: StartAt, runtime: &Runtime) -> Result<Servic
     Ok(Service {
         intake,
         consumer,
+        tenures,
         ledger,
         crew,
         upkeep,
@@ -243,6 +249,7 @@ impl Service {
         let Self {
             intake,
             consumer,
+            tenures,
             ledger,
             crew,
             upkeep,
@@ -278,12 +285,12 @@ impl Service {
             let mut end = end;
             tokio::select! {
                 ended = &mut end => return Some(ended),
-                () = asked() => {}
+                () = asked() => tracing::info!(
+                    ?drain,
+                    "asked to end: nothing new is started, what is in flight is recorded"
+                ),
+                () = crew.ledger_ended() => {}
             }
-            tracing::info!(
-                ?drain,
-                "asked to end: nothing new is started, what is in flight is recorded"
-            );
             until = Some(Instant::now() + drain);
             stop.send_replace(true);
             tokio::select! {
@@ -297,7 +304,7 @@ impl Service {
                     until.saturating_duration_since(Instant::now())
                 });
                 let patience = left.clamp(LEAVE_MIN, LEAVE_MAX);
-                leave(consumer, committer, upkeep, runtime, patience);
+                leave(consumer, Some(committer), upkeep, runtime, patience);
                 match ended {
                     Ended::Drained => Ok(Run::Drained),
                     Ended::Forced { at_work } => Ok(Run::Forced {
@@ -306,12 +313,28 @@ impl Service {
                     Ended::Broken(error) => Err(RunError::Kafka(error)),
                 }
             }
-            Some(Ok(Err(_)) | Err(_)) => Err(RunError::ReadingPanicked),
+            Some(Ok(Err(_)) | Err(_)) => {
+                stop.send_replace(true);
+                runtime.block_on(async {
+                    tokio::select! {
+                        () = abandon(&tenures) => {}
+                        () = tokio::time::sleep(drain) => {}
+                        () = asked() => {}
+                    }
+                });
+                leave(consumer, None, upkeep, runtime, LEAVE_MAX);
+                Err(RunError::ReadingPanicked)
+            }
+            None if crew.has_ledger_ended() => return Err(RunError::LedgerEnded),
             None => {
                 tracing::warn!("asked to end a second time: ends at once, whatever is open");
                 return Ok(Run::Forced { at_work: None });
             }
         };
+        let outcome = outcome.and_then(|run| match crew.has_ledger_ended() {
+            true => Err(RunError::LedgerEnded),
+            false => Ok(run),
+        });
         crew.flush(Duration::from_secs(1));
         if !ledger.close() {
             tracing::warn!(
@@ -319,33 +342,6 @@ impl Service {
             );
         }
         outcome
-    }
-}
-
-/// Leaves the group. The client's own closing has been seen to hang, so it has a thread and a time of its own.
-fn leave(
-    consumer: Arc<GroupConsumer>,
-    committer: Committer,
-    upkeep: tokio::task::JoinHandle<()>,
-    runtime: &Runtime,
-    patience: Duration,
-) {
-    consumer.close();
-    let (told, left) = std::sync::mpsc::channel();
-    let handle = runtime.handle().clone();
-    let leaving = std::thread::Builder::new()
-        .name("leave".into())
-        .spawn(move || {
-            committer.stop();
-            upkeep.abort();
-            // An abort is no failure; a panic was logged where it happened.
-            let _ = handle.block_on(upkeep);
-            drop(consumer);
-            // Nobody may wait for this any more.
-            let _ = told.send(());
-        });
-    if leaving.is_ok() && left.recv_timeout(patience).is_err() {
-        tracing::warn!("the group was not left in time; it will notice by itself");
     }
 }
 

@@ -119,7 +119,7 @@ pub enum LedgerError {
     /// What is on disk cannot be read as ours.
     #[error("the ledger is damaged: {0}")]
     Damaged(Arc<str>),
-    /// The ledger has been shut down.
+    /// The ledger has been shut down, or the thread that writes it has panicked.
     #[error("the ledger is closed")]
     Closed,
 }

@@ -16,7 +16,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::FutureExt as _;
 use tokio::runtime::Handle;
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::{OwnedSemaphorePermit, watch};
 use uuid::Uuid;
 
 use crate::adapters::clock::Clock;
@@ -48,6 +48,7 @@ pub struct Crew {
     turns: Queues<(TopicPartition, Bytes)>,
     in_flight: Queues<LedgerKey>,
     taken: AtomicU64,
+    ledger_ended: watch::Sender<bool>,
 }
 
 /// What the workers work with.
@@ -113,6 +114,7 @@ impl Crew {
             turns: Queues::default(),
             in_flight: Queues::default(),
             taken: AtomicU64::new(0),
+            ledger_ended: watch::Sender::new(false),
         })
     }
 
@@ -159,6 +161,19 @@ impl Crew {
         if let Err(error) = self.parts.dead_letters.flush(timeout) {
             tracing::warn!(%error, "a dead letter was not acknowledged before the end; it is written again");
         }
+    }
+
+    /// Resolves once a worker has found the ledger ended, though nobody had closed it: whatever is read from then on waits
+    /// for another process.
+    pub async fn ledger_ended(&self) {
+        let mut ended = self.ledger_ended.subscribe();
+        // The sender lives as long as `self`, so waiting cannot fail.
+        let _ = ended.wait_for(|ended| *ended).await;
+    }
+
+    /// Whether a worker has found the ledger ended.
+    pub fn has_ledger_ended(&self) -> bool {
+        *self.ledger_ended.borrow()
     }
 
     async fn work(&self, job: Job) {
@@ -256,7 +271,7 @@ impl Crew {
                     return Ok((recorded.story, recorded.persisted));
                 }
                 Err(LedgerError::Moved(_)) => return Err(Stopped::StoryMoved),
-                Err(LedgerError::Closed) => return Err(Stopped::TenureOver),
+                Err(LedgerError::Closed) => return Err(self.without_ledger(job).await),
                 Err(error @ (LedgerError::Unwritable(_) | LedgerError::Damaged(_))) => {
                     if self.parts.status.set(NotReady::LedgerNotWritable) {
                         tracing::error!(%error, "nothing is sent until the ledger takes writes again");
@@ -281,7 +296,7 @@ impl Crew {
         loop {
             match self.parts.ledger.recall(key) {
                 Ok(found) => return Ok(found.map(|found| (found.story, found.persisted))),
-                Err(LedgerError::Closed) => return Err(Stopped::TenureOver),
+                Err(LedgerError::Closed) => return Err(self.without_ledger(job).await),
                 Err(LedgerError::Moved(_)) => return Err(Stopped::StoryMoved),
                 Err(error @ (LedgerError::Unwritable(_) | LedgerError::Damaged(_))) => {
                     if self.parts.status.set(NotReady::LedgerNotWritable) {
@@ -291,6 +306,21 @@ impl Crew {
                 }
             }
         }
+    }
+
+    /// What becomes of a record when the ledger has ended: it stays open and unsent until its tenure is over. Nothing but
+    /// another process can go on with it, so the service is told.
+    async fn without_ledger(&self, job: &Job) -> Stopped {
+        let is_news = !self.ledger_ended.send_replace(true);
+        self.parts.status.set(NotReady::LedgerNotWritable);
+        // At the end of the process it is closed under whoever was too late.
+        if is_news && !job.tenure.is_over() {
+            tracing::error!(
+                "the ledger has ended by itself: nothing is sent any more, and the process ends"
+            );
+        }
+        job.tenure.over().await;
+        Stopped::TenureOver
     }
 
     /// Waits, unless the tenure ends before.

@@ -1,5 +1,5 @@
-//! Workers whose ledger fails them: one that panics each time, and one whose flush is slow. The crew alone, with a ledger of
-//! the tests' own; broker and provider are as in the other suites.
+//! Workers whose ledger fails them: one that panics each time, one whose flush is slow, and one that has ended. The crew
+//! alone, with a ledger of the tests' own; broker and provider are as in the other suites.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,6 +23,7 @@ use sendonce::pipeline::depth::Depth;
 use sendonce::pipeline::tenure::Tenure;
 use sendonce::pipeline::worker::{Crew, Parts, Reading};
 use sendonce::telemetry::metrics::Metrics;
+use sendonce::telemetry::status::{NotReady, Status};
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 
@@ -74,6 +75,16 @@ fn in_memory(flushing: Flushing) -> MemoryLedger {
 
 /// A crew that sends to the provider from this ledger.
 fn crew(setup: &Setup, ledger: Arc<dyn Ledger>, metrics: &Arc<Metrics>) -> Arc<Crew> {
+    crew_with(setup, ledger, metrics, &Arc::default())
+}
+
+/// The same, with a status to look at.
+fn crew_with(
+    setup: &Setup,
+    ledger: Arc<dyn Ledger>,
+    metrics: &Arc<Metrics>,
+    status: &Arc<Status>,
+) -> Arc<Crew> {
     let home = Home::new(setup);
     let path = home.path("sendonce.toml");
     let text = std::fs::read_to_string(&path).expect("a configuration");
@@ -106,7 +117,7 @@ fn crew(setup: &Setup, ledger: Arc<dyn Ledger>, metrics: &Arc<Metrics>) -> Arc<C
         group: "sendonce".into(),
         ordered_by_key: true,
         metrics: Arc::clone(metrics),
-        status: Arc::default(),
+        status: Arc::clone(status),
     })
 }
 
@@ -205,4 +216,29 @@ async fn a_slow_flush_takes_nothing_from_the_time_of_the_request() {
     });
     visited.expect("it can be read");
     assert_eq!(verdicts, [Some(Verdict::Accepted)]);
+}
+
+/// The ledger's thread has panicked, say. Nobody has asked the process to end.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_ledger_that_has_ended_is_told_and_not_taken_for_the_end_of_the_tenure() {
+    let kafka = Embedded::with_partitions(1);
+    let provider = Scripted::playing([accepting()]).await;
+    let ledger = in_memory(Flushing::Automatic);
+    ledger.close();
+    let metrics = Arc::new(Metrics::new(["stub"]).expect("metrics"));
+    let status = Arc::new(Status::default());
+    let setup = Setup::new(&kafka, &provider.url());
+    let crew = crew_with(&setup, Arc::new(ledger), &metrics, &status);
+    assert!(!crew.has_ledger_ended());
+    let tenure = handed_over(&crew);
+    let told = tokio::time::timeout(SOON, crew.ledger_ended()).await;
+    told.expect("the service is told, and ends");
+    assert!(status.not_ready().contains(&NotReady::LedgerNotWritable));
+    let waits = (tenure.at_work_count(), tenure.is_over());
+    assert_eq!(waits, (1, false), "the record is not dropped");
+    tenure.end();
+    let idle = tokio::time::timeout(SOON, tenure.idle()).await;
+    idle.expect("it holds up no end of the process");
+    assert_eq!(tenure.committable(), None, "nothing is settled");
+    assert_eq!(provider.seen().len(), 0, "nothing is sent");
 }

@@ -9,7 +9,8 @@
 //! - A snapshot that was being written when the process died is taken for the newest one and refused; it is removed.
 //! - Its own lock on the file outlives the database by a moment, and any process that is being started at that moment holds
 //!   it too until it has become another program; so a database that is opened again waits, and asks again.
-//! - It panics where it does not expect damage, on the thread that asks; so every question is asked behind `catch_unwind`.
+//! - It panics where it does not expect damage, on the thread that asks, and when it is dropped on a disk that refuses to sync; so every
+//!   question is asked, and every database let go of, behind `catch_unwind`.
 //! - An applied `Batch` makes every later read take a lock; blocks need no atomicity, so none is used.
 
 use std::fs::{self, File};
@@ -35,7 +36,8 @@ const SEGMENT_BYTES: usize = 2 * 1024 * 1024;
 /// One open sled.
 #[derive(Debug)]
 pub(super) struct Database {
-    db: sled::Db,
+    /// Absent only while it is being dropped.
+    db: Option<sled::Db>,
     file: File,
 }
 
@@ -68,26 +70,16 @@ impl Database {
             drop(directory::lock_within(LET_GO, File::open(&path).map_err(io)?).map_err(io)?);
         };
         let file = File::open(&path).map_err(io)?;
-        Ok(Self { db, file })
-    }
-
-    /// Lets go of it. sled syncs then, and panics if it cannot; what is not synced by now is not wanted.
-    pub(super) fn close(self) {
-        let Self { db, file: _ } = self;
-        guarded(|| {
-            drop(db);
-            Ok(())
-        })
-        .unwrap_or_default();
+        Ok(Self { db: Some(db), file })
     }
 
     /// Writes `blocks` and makes them durable.
     pub(super) fn append(&self, blocks: &[(u32, Vec<u8>)]) -> Result<(), Fault> {
-        guarded(|| {
+        self.ask(|db| {
             for (number, block) in blocks {
-                self.db.insert(number.to_be_bytes(), block.as_slice())?;
+                db.insert(number.to_be_bytes(), block.as_slice())?;
             }
-            self.db.flush()?;
+            db.flush()?;
             Ok(())
         })?;
         self.sync()
@@ -100,7 +92,7 @@ impl Database {
 
     /// Block `number`.
     pub(super) fn block(&self, number: u32) -> Result<Option<IVec>, Fault> {
-        guarded(|| Ok(self.db.get(number.to_be_bytes())?))
+        self.ask(|db| Ok(db.get(number.to_be_bytes())?))
     }
 
     /// Calls `visit` with every block, in the order of their numbers, until it returns false.
@@ -108,7 +100,7 @@ impl Database {
         &self,
         mut visit: impl FnMut(u32, &[u8]) -> Result<bool, Fault>,
     ) -> Result<(), Fault> {
-        let mut blocks = self.db.iter();
+        let mut blocks = self.ask(|db| Ok(db.iter()))?;
         while let Some((key, block)) = guarded(|| Ok(blocks.next().transpose()?))? {
             let number = key.as_ref().try_into().map(u32::from_be_bytes);
             let number = number.map_err(|_| Fault::Damaged("a block has no number".to_owned()))?;
@@ -121,15 +113,38 @@ impl Database {
 
     /// Takes out every block from `first` on, durably.
     pub(super) fn cut(&self, first: u32) -> Result<(), Fault> {
-        guarded(|| {
-            while let Some((number, _)) = self.db.range(first.to_be_bytes()..).next().transpose()? {
-                self.db.remove(number)?;
+        self.ask(|db| {
+            while let Some((number, _)) = db.range(first.to_be_bytes()..).next().transpose()? {
+                db.remove(number)?;
             }
-            self.db.flush()?;
+            db.flush()?;
             Ok(())
         })?;
         self.sync()
     }
+
+    fn ask<T>(&self, ask: impl FnOnce(&sled::Db) -> Result<T, Fault>) -> Result<T, Fault> {
+        match &self.db {
+            Some(db) => guarded(|| ask(db)),
+            None => Err(Fault::Disk("it is closed".to_owned())),
+        }
+    }
+}
+
+impl Drop for Database {
+    /// Lets go of it, on whichever thread: the one that writes must outlive a disk that refuses.
+    fn drop(&mut self) {
+        let_go(self.db.take());
+    }
+}
+
+/// Drops what belongs to sled. It syncs then, and panics if it cannot; what is not synced by now is not wanted.
+fn let_go<T>(of_sled: T) {
+    guarded(|| {
+        drop(of_sled);
+        Ok(())
+    })
+    .unwrap_or_default();
 }
 
 /// What sled answers, a panic taken for damage.
@@ -146,4 +161,23 @@ fn remove_half_snapshots(directory: &Path) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As sled's log is when the disk refuses the sync of its end.
+    struct Refused;
+
+    impl Drop for Refused {
+        fn drop(&mut self) {
+            panic!("it cannot sync");
+        }
+    }
+
+    #[test]
+    fn a_database_that_cannot_sync_its_end_takes_nobody_with_it() {
+        let_go(Refused);
+    }
 }

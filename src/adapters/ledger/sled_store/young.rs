@@ -142,9 +142,7 @@ impl Young {
             .database
             .write()
             .unwrap_or_else(PoisonError::into_inner);
-        if let Some(refused) = database.take() {
-            refused.close();
-        }
+        drop(database.take());
         let opened = Database::open(&self.directory, self.cache_bytes)?;
         opened
             .cut(self.blocks.load(Ordering::Acquire))
