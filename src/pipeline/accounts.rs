@@ -93,9 +93,17 @@ pub enum VersionFault {
     /// The ledger cannot be read now.
     #[error(transparent)]
     Unreadable(#[from] LedgerError),
-    /// It is not there, or no longer fits the installation: what it began cannot go on.
-    #[error("the profile that began it is gone")]
-    Gone,
+    /// The ledger does not have it.
+    #[error("the ledger has no profile {0}")]
+    Gone(ProfileHash),
+    /// It does not fit this build or this installation: a setting has no value any more, say.
+    #[error("profile {hash}: {problem}")]
+    Unfit {
+        /// Which.
+        hash: ProfileHash,
+        /// What is wrong with it, with its place.
+        problem: String,
+    },
 }
 
 impl Accounts {
@@ -287,11 +295,18 @@ impl Account {
         if let Some(profile) = versions.get(&hash) {
             return Ok(Arc::clone(profile));
         }
-        let text = ledger.profile(hash)?.ok_or(VersionFault::Gone)?;
-        let profile = self
-            .profile
-            .earlier(&text)
-            .map_err(|_| VersionFault::Gone)?;
+        let text = ledger.profile(hash)?.ok_or(VersionFault::Gone(hash))?;
+        let references = References::of_process();
+        let resolve = |text: &str| {
+            let value = References::is_reference(text).then(|| references.resolve(text).ok())??;
+            Some(value.expose().to_owned())
+        };
+        let profile = self.profile.earlier_with(&text, resolve);
+        let profile = profile.map_err(|faults| {
+            let faults: Vec<String> = faults.iter().map(ToString::to_string).collect();
+            let problem = faults.join("; ");
+            VersionFault::Unfit { hash, problem }
+        })?;
         let profile = Arc::new(profile);
         versions.insert(hash, Arc::clone(&profile));
         Ok(profile)

@@ -30,6 +30,8 @@ pub enum NotReady {
     LedgerNotWritable,
     /// A dead letter could not be written: its partition waits.
     DeadLettersUnavailable,
+    /// The profile that began an intent cannot be had: that intent waits, until the process is started with it.
+    ProfileMissing,
     /// Records wait, and nothing moves.
     Stalled,
     /// The process is ending.
@@ -56,10 +58,11 @@ impl Loop {
 
 impl NotReady {
     /// Every reason, in the order of the enum.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::NotAssigned,
         Self::LedgerNotWritable,
         Self::DeadLettersUnavailable,
+        Self::ProfileMissing,
         Self::Stalled,
         Self::Draining,
     ];
@@ -70,6 +73,7 @@ impl NotReady {
             Self::NotAssigned => "not_assigned",
             Self::LedgerNotWritable => "ledger_not_writable",
             Self::DeadLettersUnavailable => "dead_letters_unavailable",
+            Self::ProfileMissing => "profile_missing",
             Self::Stalled => "stalled",
             Self::Draining => "draining",
         }
@@ -82,6 +86,7 @@ impl NotReady {
             Self::DeadLettersUnavailable => 1 << 2,
             Self::Stalled => 1 << 3,
             Self::Draining => 1 << 4,
+            Self::ProfileMissing => 1 << 5,
         }
     }
 }

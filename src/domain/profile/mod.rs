@@ -195,11 +195,30 @@ impl Profile {
     ///
     /// As [`Profile::parse`] and [`Profile::bind`]: a setting of the earlier version may have no value today.
     pub fn earlier(&self, canonical: &str) -> Result<Self, Vec<Fault>> {
+        self.earlier_with(canonical, |_| None)
+    }
+
+    /// The same, where `resolve` tells the value of a setting that the earlier version gives as a reference. Only what it
+    /// does not tell has the value of today's setting of that name.
+    ///
+    /// # Errors
+    ///
+    /// As [`Profile::earlier`].
+    pub fn earlier_with(
+        &self,
+        canonical: &str,
+        resolve: impl Fn(&str) -> Option<String>,
+    ) -> Result<Self, Vec<Fault>> {
         let earlier = Self::parse(canonical)?;
         let mut binding = self.binding.clone().unwrap_or_default();
         binding
             .settings
             .retain(|name, _| earlier.settings.contains_key(name));
+        for (name, text) in &earlier.settings {
+            if let Some(value) = resolve(text) {
+                binding.settings.insert(name.clone(), value);
+            }
+        }
         earlier.bind(binding)
     }
 

@@ -348,6 +348,10 @@ fn an_earlier_version_lives_in_the_same_installation() {
         shown(&current.earlier(&lost).unwrap_err()),
         ["settings.sender: has not been read"]
     );
+    let known = |text: &str| (text == "env:SENDER").then(|| "ACME".to_owned());
+    let again = current.earlier_with(&lost, known).unwrap();
+    assert_eq!(again.settings()["sender"], "ACME");
+    assert_eq!(again.settings()["account"], "AC1");
 }
 
 #[test]

@@ -13,6 +13,7 @@ use crate::domain::ledger_entry::{Story, Subject};
 use crate::domain::offset_tracker::{Persisted, Settlement};
 use crate::domain::record::Record;
 use crate::telemetry::metrics::Suppressed;
+use crate::telemetry::status::NotReady;
 
 use super::super::accounts::VersionFault;
 use super::super::order::Turn;
@@ -157,11 +158,24 @@ impl Crew {
         let (reason, detail) = match (hindered, &story) {
             (Hindered::NoRoute, None) => (Reason::NoRoute, "no_route"),
             (Hindered::NoRoute, Some(_)) => (Reason::NoRoute, "provider_gone"),
-            (Hindered::Version(VersionFault::Gone), _) => (Reason::PayloadConflict, "profile_gone"),
             (Hindered::Version(VersionFault::Unreadable(error)), _) => {
                 tracing::error!(%error, "the profile that began an intent cannot be read; tried again");
                 self.pause(&job.tenure, Duration::from_secs(1)).await?;
                 return Err(Stopped::StoryMoved);
+            }
+            (
+                Hindered::Version(fault @ (VersionFault::Gone(_) | VersionFault::Unfit { .. })),
+                _,
+            ) => {
+                // With another profile it would be another request, so it waits for a process that has this one.
+                if self.parts.status.set(NotReady::ProfileMissing) {
+                    tracing::error!(%fault, "the profile that began an intent cannot be had: the intent waits");
+                }
+                let waited = self.pause(&job.tenure, Duration::from_secs(30)).await;
+                if waited.is_err() {
+                    self.parts.status.clear(NotReady::ProfileMissing);
+                }
+                return Err(waited.err().unwrap_or(Stopped::StoryMoved));
             }
         };
         match story {

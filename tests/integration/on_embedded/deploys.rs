@@ -68,3 +68,36 @@ async fn a_retry_after_a_deploy_has_the_bytes_of_before_and_is_judged_by_the_rul
     let accepted = ledger.story("e-1").accepted().expect("accepted");
     assert_eq!(accepted.status, Some(418), "a refusal by the new rules");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deploy_that_drops_a_setting_ends_no_open_intent() {
+    let kafka = Embedded::with_partitions(1);
+    let throttled = answer("429 Too Many Requests", "retry-after: 3\r\n", "{}");
+    let provider = Scripted::playing([Act::Answer(throttled).not_taking(), accepting()]).await;
+    let before = STUB_PROFILE
+        .replace(
+            "[request]",
+            "[settings]\nsender = \"env:SENDER\"\n\n[request]",
+        )
+        .replace("\"{{ from }}\"", "\"{{ settings.sender }}\"");
+    let mut setup = Setup::new(&kafka, &provider.url()).with_profile(&before);
+    setup.environment.push(("SENDER".into(), "ACME".into()));
+    let home = Home::new(&setup);
+    kafka.publish(&[Sent::json(&sms("e-1", "hello"))]).await;
+    let mut worker = home.start(&setup);
+    worker
+        .until_count("sendonce_attempts_total", &[("verdict", "throttled")], 1)
+        .await;
+    worker.term();
+    assert_eq!(code(worker.ended(SOON).await), 0);
+
+    let after = STUB_PROFILE.replace("\"{{ from }}\"", "\"ACME\"");
+    let setup = setup.with_profile(&after).in_another_group();
+    home.configure(&setup);
+    let _worker = home.start(&setup);
+    kafka.until_committed_in_another_group().await;
+    assert_eq!(reasons(&dead_letters(&kafka)), []);
+    let seen = provider.seen();
+    assert_eq!(seen.len(), 2);
+    assert_eq!(seen[0].body, seen[1].body);
+}
