@@ -269,7 +269,7 @@ mod tests {
             },
             group: "sendonce".into(),
             reason: Reason::Rejected,
-            detail: "provider".into(),
+            detail: "recipient_invalid".into(),
             event_id: Some("e-181".into()),
             key: IdempotencyKey::from_upstream("row-181"),
             provider: Some("captifi".into()),

@@ -27,7 +27,7 @@ use crate::telemetry::metrics::{Metrics, ProviderMetrics};
 use crate::telemetry::troubles::Troubles;
 
 use super::explained::Explained;
-use super::places::{Place, Places, ReadOrder};
+use super::places::{Place, Places, Precedence, ReadOrder};
 
 /// The least and the longest that the one at the gate waits before it looks again.
 const TICK: Duration = Duration::from_millis(1);
@@ -238,14 +238,13 @@ impl Account {
     /// Waits for leave to start one attempt: until the account may be asked and has a place for a request. Nobody holds a
     /// place while he waits for the account.
     ///
-    /// Who was read first goes first; but `outages`, how often the intent has found the provider down, goes before that, so
-    /// that probes are shared out.
-    pub async fn admit(self: &Arc<Self>, order: ReadOrder, outages: u32) -> Pass {
-        if outages > 0 {
+    /// Who was read first goes first; while the circuit is not closed, `precedence` goes before that. What an outage has hit
+    /// is so no longer behind what came since, once the outage is over.
+    pub async fn admit(self: &Arc<Self>, order: ReadOrder, precedence: Precedence) -> Pass {
+        if precedence.outages() > 0 {
             self.with_gate(|gate, _| gate.was_down());
         }
-        let turn = ReadOrder(order.0.saturating_add(u64::from(outages) << 48));
-        let _head = self.head.take(turn).await;
+        let _head = self.head.take_ranked(order, precedence.rank()).await;
         loop {
             let changed = self.changed.notified();
             let place = self.requests.take(order).await;
@@ -320,8 +319,13 @@ impl Account {
     fn with_gate<T>(&self, act: impl FnOnce(&mut AccountGate, Timestamp) -> T) -> T {
         let now = self.moment();
         let mut gate = self.gate.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = gate.state();
         let done = act(&mut gate, now);
-        self.metrics.circuit(gate.state());
+        let state = gate.state();
+        if state != before {
+            self.head.heed_ranks(state != BreakerState::Closed);
+        }
+        self.metrics.circuit(state);
         done
     }
 
@@ -363,13 +367,20 @@ impl Pass {
         self.note(told, clock)
     }
 
-    /// Takes note of a look-up's answer, likewise.
+    /// Takes note of a look-up's answer. Returns whether it is not to be held against its intent: it has failed as the
+    /// provider as a whole does, and that was found out by others or by its not being reached.
     pub fn looked_up(self, answer: &Answer, clock: &Clock) -> bool {
         let told = AccountAnswer {
             signal: Signal::of_lookup(answer),
             wait: None,
         };
-        self.note(told, clock)
+        let failed = match answer {
+            Answer::NotSent(_) | Answer::Lost(_) => true,
+            Answer::Response(response) => response.status >= 500,
+        };
+        let account = Arc::clone(&self.account);
+        self.note(told, clock);
+        failed && account.with_gate(|gate, _| gate.state()) != BreakerState::Closed
     }
 
     fn note(mut self, told: AccountAnswer, clock: &Clock) -> bool {

@@ -1,5 +1,6 @@
 //! Decides who may make a request next where only so many may be in flight: of those who wait, the record that was read
-//! first. A retry would else stand behind everything that was read since, and hold back what may be committed.
+//! first. A retry would else stand behind everything that was read since, and hold back what may be committed. While ranks
+//! are heeded, the lowest rank goes before that.
 //!
 //! It does not know what a request is, nor whether the account may be asked: that is the account's gate.
 
@@ -12,6 +13,21 @@ use tokio::sync::oneshot;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ReadOrder(pub u64);
 
+/// What leave is asked for, which decides who goes first while it is being found out whether the provider is back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Precedence {
+    /// An attempt. Who has found the provider down more often goes later, so that probes are shared out.
+    Send {
+        /// How often its intent has found the provider down.
+        outages: u32,
+    },
+    /// A look-up. It goes behind every attempt: what it finds says hardly anything of the part that takes messages.
+    LookUp {
+        /// How often its intent has found the provider down.
+        outages: u32,
+    },
+}
+
 /// So many places, and those who wait for one.
 #[derive(Debug)]
 pub struct Places(Mutex<Queue>);
@@ -19,7 +35,14 @@ pub struct Places(Mutex<Queue>);
 #[derive(Debug)]
 struct Queue {
     free: usize,
-    waiting: BTreeMap<ReadOrder, oneshot::Sender<Place>>,
+    waiting: BTreeMap<ReadOrder, Waiter>,
+    heeds_ranks: bool,
+}
+
+#[derive(Debug)]
+struct Waiter {
+    rank: u64,
+    told: oneshot::Sender<Place>,
 }
 
 /// Leave to make a request; dropping it gives the place to the next one.
@@ -32,11 +55,17 @@ impl Places {
         Arc::new(Self(Mutex::new(Queue {
             free: count,
             waiting: BTreeMap::new(),
+            heeds_ranks: false,
         })))
     }
 
     /// Waits for a place. Of those who wait, the one that was read first gets it. A record waits for one place at a time.
     pub async fn take(self: &Arc<Self>, order: ReadOrder) -> Place {
+        self.take_ranked(order, 0).await
+    }
+
+    /// Likewise; while ranks are heeded, it goes behind every lower rank.
+    pub async fn take_ranked(self: &Arc<Self>, order: ReadOrder, rank: u64) -> Place {
         let mut waiting = {
             let mut queue = self.queue();
             if queue.free > 0 {
@@ -44,7 +73,7 @@ impl Places {
                 return Place(Some(Arc::clone(self)));
             }
             let (told, given) = oneshot::channel();
-            queue.waiting.insert(order, told);
+            queue.waiting.insert(order, Waiter { rank, told });
             Waiting {
                 places: self,
                 order,
@@ -61,21 +90,26 @@ impl Places {
         }
     }
 
+    /// Whether ranks are heeded from now on, by those too who wait already. At first they are not.
+    pub fn heed_ranks(&self, heeded: bool) {
+        self.queue().heeds_ranks = heeded;
+    }
+
     /// Hands a place that is no longer needed to the next one who still waits for it.
     fn pass_on(self: Arc<Self>) {
         let mut place = Place(None);
         loop {
             let next = {
                 let mut queue = self.queue();
-                let next = queue.waiting.pop_first();
+                let next = queue.next();
                 if next.is_none() {
                     queue.free += 1;
                 }
                 next
             };
-            let Some((_, next)) = next else { return };
+            let Some(next) = next else { return };
             place.0 = Some(Arc::clone(&self));
-            match next.send(place) {
+            match next.told.send(place) {
                 Ok(()) => return,
                 Err(mut refused) => {
                     // It is handed on here, not by being dropped.
@@ -88,6 +122,37 @@ impl Places {
 
     fn queue(&self) -> MutexGuard<'_, Queue> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Precedence {
+    /// How often its intent has found the provider down.
+    pub const fn outages(self) -> u32 {
+        match self {
+            Self::Send { outages } | Self::LookUp { outages } => outages,
+        }
+    }
+
+    /// Its rank: the lowest goes first.
+    pub fn rank(self) -> u64 {
+        match self {
+            Self::Send { outages } => outages.into(),
+            Self::LookUp { outages } => (1 << 32) + u64::from(outages),
+        }
+    }
+}
+
+impl Queue {
+    /// Takes out the one whose turn it is.
+    fn next(&mut self) -> Option<Waiter> {
+        if !self.heeds_ranks {
+            return self.waiting.pop_first().map(|(_, next)| next);
+        }
+        // All are looked through: ranks are heeded while hardly anybody is let in.
+        let first = self.waiting.iter();
+        let first = first.min_by_key(|(order, waiter)| (waiter.rank, **order));
+        let order = first.map(|(order, _)| *order)?;
+        self.waiting.remove(&order)
     }
 }
 
@@ -159,6 +224,34 @@ mod tests {
             came.push(waiting.remove(at).0);
         }
         assert_eq!(came, [3, 6, 7]);
+    }
+
+    #[test]
+    fn ranks_go_before_reading_order_only_while_they_are_heeded() {
+        let places = Places::new(1);
+        let mut held = poll(&mut taking(&places, 0));
+        let mut waiting: Vec<(u64, Taking)> = [(1, 2), (2, 2), (3, 1), (4, 0), (5, 0)]
+            .map(|(order, rank)| {
+                let places = Arc::clone(&places);
+                let taking = async move { places.take_ranked(ReadOrder(order), rank).await };
+                (order, Box::pin(taking) as Taking)
+            })
+            .into();
+        assert!(waiting.iter_mut().all(|(_, taking)| poll(taking).is_none()));
+        let mut came = Vec::new();
+        for heeded in [true, true, false, true, true] {
+            places.heed_ranks(heeded);
+            drop(held.take());
+            for (order, taking) in &mut waiting {
+                if !came.contains(order)
+                    && let Some(place) = poll(taking)
+                {
+                    came.push(*order);
+                    held = Some(place);
+                }
+            }
+        }
+        assert_eq!(came, [4, 5, 1, 3, 2]);
     }
 
     #[test]

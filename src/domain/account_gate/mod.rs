@@ -131,8 +131,7 @@ impl AccountGate {
                 until: known.until.max(until),
             });
         }
-        let asked = wait.map_or(Duration::ZERO, |wait| wait.at_least);
-        self.breaker.answered(ticket, signal, asked, now, jitter)
+        self.breaker.answered(ticket, signal, wait, now, jitter)
     }
 
     /// How its circuit stands.
@@ -222,6 +221,25 @@ mod tests {
         let mut gate = AccountGate::new(RULES, None);
         answer(&mut gate, throttled(60, WaitScope::Intent), at(0), 0.5);
         assert!(gate.ask(at(0)).is_ok());
+    }
+
+    #[test]
+    fn a_wait_for_one_intent_keeps_no_probe_of_the_account_for_days() {
+        let probed_from = |scope| {
+            let mut gate = AccountGate::new(RULES, None);
+            let days = AccountAnswer {
+                signal: Signal::Down(Cause::ServerError),
+                wait: throttled(3 * 86_400, scope).wait,
+            };
+            let tickets: Vec<_> = (0..5).map(|_| gate.ask(at(0)).unwrap()).collect();
+            for ticket in tickets {
+                gate.answered(ticket, days, at(0), UnitFraction::ZERO);
+            }
+            gate.ask(at(0)).unwrap_err()
+        };
+        assert_eq!(probed_from(WaitScope::Intent), Refusal::Until(at(60)));
+        let days = Refusal::Until(at(3 * 86_400));
+        assert_eq!(probed_from(WaitScope::Account), days);
     }
 
     #[test]

@@ -108,6 +108,17 @@ fn p21_what_never_reached_a_provider_without_keys_is_sent_when_it_is_back() {
     all_are_accepted(&outcome, arrivals().len());
 }
 
+impl Outcome {
+    /// Requests in the busiest second after the first one.
+    fn busiest_second(&self) -> usize {
+        self.by_second
+            .range(1..)
+            .map(|(_, count)| *count)
+            .max()
+            .unwrap_or(0)
+    }
+}
+
 fn twenty_a_second() -> AccountGate {
     let limit = RateLimit {
         per_second: NonZeroU32::new(20).unwrap(),

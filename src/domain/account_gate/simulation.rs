@@ -89,12 +89,6 @@ impl std::fmt::Debug for Outcome {
 }
 
 impl Outcome {
-    /// Requests in the busiest second after the first one.
-    pub(super) fn busiest_second(&self) -> usize {
-        let later = self.by_second.range(1..);
-        later.map(|(_, count)| *count).max().unwrap_or(0)
-    }
-
     pub(super) fn dead_in_all(&self) -> usize {
         self.dead.values().sum()
     }
@@ -289,16 +283,22 @@ impl World {
         }
     }
 
+    fn turn(&self) -> Option<(u32, usize)> {
+        let is_shared_out = self.gate.state() != BreakerState::Closed;
+        let turn = |one: &&(u32, usize)| (is_shared_out.then_some(one.0), one.1);
+        self.queue.iter().min_by_key(turn).copied()
+    }
+
     /// Lets as many of those who wait begin as may.
     fn let_in(&mut self) {
-        while let Some((_, intent)) = self.queue.first().copied() {
+        while let Some((outages, intent)) = self.turn() {
             if self.flights.len() >= PLACES {
                 return;
             }
             let now = self.clock();
             match self.gate.ask(now) {
                 Ok(ticket) => {
-                    self.queue.pop_first();
+                    self.queue.remove(&(outages, intent));
                     self.start(intent, ticket);
                 }
                 Err(Refusal::Until(moment)) => {

@@ -16,6 +16,7 @@ mod tests;
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use super::attempt::{Wait, WaitScope};
 use super::time::{Timestamp, UnitFraction};
 pub use signal::{Cause, Signal};
 
@@ -203,12 +204,14 @@ impl Breaker {
         }
     }
 
-    /// Takes note of what the request of `ticket` came to. `asked` is the wait that the provider named.
+    /// Takes note of what the request of `ticket` came to. `asked` is the wait that the provider named: one for the account,
+    /// or named by an account that refuses us, is kept to before the next probe; one that was named for an intent defers the
+    /// probe by no more than the time between probes.
     pub fn answered(
         &mut self,
         ticket: Ticket,
         signal: Signal,
-        asked: Duration,
+        asked: Option<Wait>,
         now: Timestamp,
         jitter: UnitFraction,
     ) -> Noted {
@@ -338,7 +341,7 @@ impl Breaker {
     }
 
     /// Sets the time of the next probe, and what the one after it waits for.
-    fn set_probe(&mut self, asked: Duration, now: Timestamp, jitter: UnitFraction) {
+    fn set_probe(&mut self, asked: Option<Wait>, now: Timestamp, jitter: UnitFraction) {
         let most = self.rules.probe_interval;
         if let Phase::Open {
             cause,
@@ -349,6 +352,11 @@ impl Breaker {
             if cause.is_refusal() {
                 *interval = most;
             }
+            let asked = asked.map_or(Duration::ZERO, |wait| match wait.scope {
+                WaitScope::Account => wait.at_least,
+                WaitScope::Intent if cause.is_refusal() => wait.at_least,
+                WaitScope::Intent => wait.at_least.min(most),
+            });
             let wait = (*interval).max(asked);
             *probe_at = now.plus(wait + jitter.of(wait / 10));
             *interval = (*interval * 2).min(most);

@@ -92,13 +92,23 @@ impl Signal {
         }
     }
 
-    /// What a look-up's answer says of the provider: nothing good, since another of its parts has answered.
+    /// What a look-up's answer says of the provider. Whatever has been reached is another of its parts than the one that
+    /// takes messages: it speaks neither for that one nor against it. What cannot be reached speaks for both.
     pub fn of_lookup(answer: &Answer) -> Self {
         match answer {
-            Answer::NotSent(cause) => of_unsent(*cause),
-            Answer::Lost(cause) => of_lost(*cause),
-            Answer::Response(response) if response.status >= 500 => Self::Down(Cause::ServerError),
-            Answer::Response(_) => Self::Silent,
+            Answer::NotSent(cause) => match cause {
+                NotSentCause::Dns
+                | NotSentCause::ConnectRefused
+                | NotSentCause::ConnectTimeout
+                | NotSentCause::ConnectFailed
+                | NotSentCause::Tls => of_unsent(*cause),
+                NotSentCause::Withheld
+                | NotSentCause::CutShort
+                | NotSentCause::RefusedStream
+                | NotSentCause::GoAway
+                | NotSentCause::Unsendable => Self::Silent,
+            },
+            Answer::Lost(_) | Answer::Response(_) => Self::Silent,
         }
     }
 }

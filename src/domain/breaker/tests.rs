@@ -12,7 +12,7 @@ const RULES: BreakerRules = BreakerRules {
     first_probe: Duration::from_secs(1),
     probe_interval: Duration::from_secs(60),
 };
-const NONE: Duration = Duration::ZERO;
+const NONE: Option<Wait> = None;
 
 fn at(millis: i64) -> Timestamp {
     Timestamp::from_millis(millis)
@@ -187,7 +187,11 @@ fn an_account_that_refuses_us_gets_one_probe_a_minute_from_the_first_refusal_on(
     assert_eq!(breaker.ask(at(59_999)), Err(Refusal::Until(at(60_000))));
     let probe = breaker.ask(at(60_000)).unwrap();
     let jitter = UnitFraction::new(0.5).unwrap();
-    let asked = Duration::from_secs(600);
+    let asked = Some(Wait {
+        at_least: Duration::from_secs(600),
+        scope: WaitScope::Intent,
+        unit_doubt: false,
+    });
     let hold = Signal::Down(Cause::AccountHold);
     breaker.answered(probe, hold, asked, at(60_000), jitter);
     assert_eq!(
@@ -252,6 +256,36 @@ fn p21_p22_what_is_the_provider_s_fault_and_what_is_the_message_s() {
         writeln!(table, "{status} {:14} {mark:6} {signal:?}", verdict.name()).unwrap();
     }
     insta::assert_snapshot!(table);
+}
+
+#[test]
+fn a_look_up_speaks_for_the_account_only_if_it_cannot_be_reached() {
+    let lookup = |answer| Signal::of_lookup(&answer);
+    let speaks = |cause: NotSentCause| {
+        let signal = lookup(Answer::NotSent(cause));
+        (signal != Signal::Silent).then_some(cause)
+    };
+    let speaking: Vec<_> = NotSentCause::ALL.into_iter().filter_map(speaks).collect();
+    let unreachable = [
+        NotSentCause::Dns,
+        NotSentCause::ConnectRefused,
+        NotSentCause::ConnectTimeout,
+        NotSentCause::ConnectFailed,
+        NotSentCause::Tls,
+    ];
+    assert_eq!(speaking, unreachable);
+    for cause in LostCause::ALL {
+        assert_eq!(lookup(Answer::Lost(cause)), Signal::Silent);
+    }
+    for status in [200, 401, 404, 408, 429, 500, 503] {
+        let answer = Answer::Response(Response {
+            status,
+            headers: http::HeaderMap::new(),
+            body: bytes::Bytes::new(),
+            body_complete: true,
+        });
+        assert_eq!(lookup(answer), Signal::Silent, "{status}");
+    }
 }
 
 #[derive(Clone, Debug)]

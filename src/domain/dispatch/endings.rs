@@ -51,10 +51,10 @@ pub(super) fn of(
     match last.verdict {
         Verdict::Accepted => return None,
         Verdict::Rejected if rejects_all(series, terms) => {
-            return Some(Ending::new(Reason::Rejected, "provider"));
+            return Some(Ending::new(Reason::Rejected, &last.detail));
         }
         Verdict::Rejected => return ending(Reason::Rejected, "rejected_after_unknown"),
-        Verdict::Conflict => return ending(Reason::PayloadConflict, "provider"),
+        Verdict::Conflict => return ending(Reason::PayloadConflict, &last.detail),
         Verdict::NotSent
         | Verdict::Throttled
         | Verdict::Unknown

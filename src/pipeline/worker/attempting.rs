@@ -16,6 +16,7 @@ use crate::domain::time::Timestamp;
 use crate::telemetry::metrics::Outcome;
 
 use super::super::accounts::{Account, Pass};
+use super::super::places::Precedence;
 use super::setting_aside::About;
 use super::{Crew, Job, Stopped};
 
@@ -132,6 +133,8 @@ impl Crew {
                         None => match self.render(case, intent, story.as_deref()) {
                             Ok(rendered) => request.insert(rendered),
                             Err((reason, detail)) => {
+                                // Nothing is asked of the account: its dead letter may wait for long.
+                                drop(ready);
                                 let why = (reason, detail.as_str());
                                 let aside = self.cannot_render(job, intent, case, story, why);
                                 return Box::pin(aside).await;
@@ -240,8 +243,11 @@ impl Crew {
                 None => std::future::pending().await,
             }
         };
+        let precedence = Precedence::Send {
+            outages: story.map_or(0, Story::outages),
+        };
         tokio::select! {
-            pass = self.admitted(job, case, story) => pass.map(Some),
+            pass = self.admitted(job, case, precedence) => pass.map(Some),
             expired = expiry => expired.map(|()| None),
         }
     }
@@ -251,11 +257,10 @@ impl Crew {
         &self,
         job: &Job,
         case: &Case,
-        story: Option<&Story>,
+        precedence: Precedence,
     ) -> Result<Pass, Stopped> {
-        let outages = story.map_or(0, Story::outages);
         tokio::select! {
-            pass = case.account.admit(job.order, outages) => Ok(pass),
+            pass = case.account.admit(job.order, precedence) => Ok(pass),
             () = job.tenure.over() => Err(Stopped::TenureOver),
         }
     }

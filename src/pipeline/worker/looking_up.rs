@@ -1,5 +1,6 @@
 //! Asks a provider whether it took a message, and records what that proves. An answer that proves nothing is asked for
-//! again, as often as the budget of attempts allows; then the outcome stays unknown.
+//! again, as often as the budget of attempts allows; then the outcome stays unknown. What fails while the provider as a
+//! whole is down does not count, within bounds: it is asked seldom then.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,8 +15,12 @@ use crate::domain::reconcile::{Finding, Question, judge};
 use crate::domain::render::render_lookup;
 
 use super::super::explained::OnItsWay;
+use super::super::places::Precedence;
 use super::attempting::Case;
 use super::{Crew, Job, Stopped};
+
+/// The most look-ups of one outcome that are not counted: two hours, by the time between probes that is the default.
+const SPARED_MAX: u32 = 120;
 
 impl Crew {
     /// Asks until the provider's answer proves something, and makes that durable. `None` if it never did.
@@ -29,9 +34,9 @@ impl Crew {
         let Some(lookup) = &case.profile.lookup else {
             return Ok(None);
         };
-        let mut asked = 0;
-        while asked < case.terms.budget {
-            let (finding, spared) = self.ask_once(job, intent, case, story, lookup).await?;
+        let (mut asked, mut spared) = (0, 0);
+        while asked < case.terms.budget && spared < SPARED_MAX {
+            let (finding, is_spared) = self.ask_once(job, intent, case, story, lookup).await?;
             case.account.metrics.looked_up(&finding);
             let event_id = case.subject.event_id.as_deref();
             tracing::info!(event_id, position = %job.record.position, provider = %case.account.name, finding = finding.name(),
@@ -53,9 +58,11 @@ impl Crew {
                 return Ok(known);
             }
             let backoff = case.terms.pace.backoff.wait(asked, jitter);
-            asked += u32::from(!spared);
+            asked += u32::from(!is_spared);
+            spared += u32::from(is_spared);
             let pause = match finding {
                 Finding::NotYet => lookup.delay.max(backoff),
+                Finding::Nothing(_) if is_spared => case.terms.pace.probe_interval,
                 Finding::Nothing(_) | Finding::Present(_) | Finding::Absent => backoff,
             };
             self.pause(&job.tenure, pause).await?;
@@ -88,7 +95,10 @@ impl Crew {
             return nothing("ledger_unreadable");
         }
         // An account that is closed to sends is not asked either; nothing is lost by waiting, unless it is for too long.
-        let pass = self.admitted(job, case, Some(story)).await?;
+        let precedence = Precedence::LookUp {
+            outages: story.outages(),
+        };
+        let pass = self.admitted(job, case, precedence).await?;
         let begun = story
             .first_start()
             .map_or(story.updated_at, |start| start.at);

@@ -124,7 +124,7 @@ async fn p08_an_event_has_a_key_for_each_channel_and_recipient_and_sources_do_no
             .iter()
             .all(|request| request.taken)
     );
-    assert_eq!(reasons(&dead_letters(&kafka)), [("rejected", "provider")]);
+    assert_eq!(reasons(&dead_letters(&kafka)), [("rejected", "refused")]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -283,7 +283,7 @@ async fn p12_the_same_id_with_other_content_is_never_sent_and_tells_both_fingerp
     assert_eq!(
         told,
         [
-            conflict("provider"),
+            conflict("key_conflict"),
             conflict("id_reused"),
             conflict("id_reused")
         ]

@@ -1,12 +1,14 @@
 //! Unknown outcomes at a provider that recognises no keys and can be asked.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use sendonce::stub_provider::{Fault, Options};
 
 use crate::dead_letters::{dead_letters, reasons};
 use crate::product::{Embedded, Home, KEYLESS_PROFILE, SOON, STUB_PROFILE, Sent, Setup, sms};
-use crate::scripted::{Act, Scripted, accepting, answer};
+use crate::scripted::{Act, Scripted, accepting, answer, refusing};
 use crate::standing::Standing;
 use crate::stub::{Stub, mix};
 
@@ -295,4 +297,84 @@ async fn what_a_provider_took_is_found_by_its_key_after_the_window() {
         .filter(|one| one.line.starts_with("POST"))
         .count();
     assert_eq!(posts, 1);
+}
+
+/// One unknown outcome, whose look-ups alone fail.
+#[tokio::test(flavor = "multi_thread")]
+async fn look_ups_that_fail_do_not_hold_up_sends_that_would_go_well() {
+    let kafka = Embedded::with_partitions(1);
+    let provider = Scripted::by(|request, _| {
+        if request.line.starts_with("GET") {
+            return refusing("503 Service Unavailable");
+        }
+        match request.body.contains("lost") {
+            true => Act::Hang.taking(),
+            false => accepting(),
+        }
+    })
+    .await;
+    let setup = Setup::new(&kafka, &provider.url())
+        .with_profile(&asked(BY_REFERENCE))
+        .set("RETRY__BASE", "20ms")
+        .set("RETRY__CAP", "20ms");
+    let home = Home::new(&setup);
+    kafka.publish(&[Sent::json(&sms("e-1", "lost"))]).await;
+    let worker = home.start(&setup);
+    let nothing = [("finding", "nothing")];
+    worker
+        .until_count("sendonce_lookups_total", &nothing, 6)
+        .await;
+    kafka.publish(&[Sent::json(&sms("e-2", "hello"))]).await;
+    kafka.until_committed().await;
+
+    let opened = "sendonce_provider_circuit_opened_total";
+    assert_eq!(worker.count(opened, &[]).await, 0);
+    assert_eq!(worker.count("sendonce_lookups_total", &nothing).await, 8);
+    drop(worker);
+    assert_eq!(
+        reasons(&dead_letters(&kafka)),
+        [("outcome_unknown", "no_key")]
+    );
+    assert!(provider.seen_with("hello").iter().any(|one| one.taken));
+}
+
+/// Sends have found the provider down: what its look-ups fail through then is not held against the intents.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_outage_outlasts_the_budget_of_look_ups_and_every_outcome_is_found_all_the_same() {
+    let kafka = Embedded::with_partitions(1);
+    let is_back = Arc::new(AtomicBool::new(false));
+    let told = Arc::clone(&is_back);
+    let provider = Scripted::by(move |request, _| {
+        if !told.load(Ordering::SeqCst) {
+            return refusing("503 Service Unavailable");
+        }
+        match request.line.starts_with("GET") {
+            true => Act::Answer(answer("200 OK", "", r#"{"messages":[]}"#)).not_taking(),
+            false => accepting(),
+        }
+    })
+    .await;
+    let setup = Setup::new(&kafka, &provider.url())
+        .with_profile(&asked(BY_REFERENCE))
+        .set("RETRY__BASE", "20ms")
+        .set("RETRY__CAP", "20ms")
+        .set("RETRY__BUDGET", "6")
+        .set("RETRY__PROBE_INTERVAL", "200ms")
+        .set("BREAKER__FIRST_PROBE", "100ms");
+    let home = Home::new(&setup);
+    let intents: Vec<_> = (0..5)
+        .map(|n| Sent::json(&sms(&format!("e-{n}"), "hello")))
+        .collect();
+    kafka.publish(&intents).await;
+    let worker = home.start(&setup);
+    let nothing = [("finding", "nothing")];
+    worker
+        .until_count("sendonce_lookups_total", &nothing, 5 * 6 + 1)
+        .await;
+    is_back.store(true, Ordering::SeqCst);
+    kafka.until_committed().await;
+    Standing::of(&kafka, &home).holds(worker).await;
+    assert_eq!(reasons(&dead_letters(&kafka)), []);
+    let taken = provider.seen().iter().filter(|one| one.taken).count();
+    assert_eq!(taken, 5);
 }

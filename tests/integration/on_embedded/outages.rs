@@ -1,6 +1,8 @@
 //! Providers that are down as a whole, and one that has had enough: P21, P22, P26. What an hour of it comes to is played in virtual time beside the gate
 //! (`domain::account_gate`); here the real process goes through some seconds of it, with waits as much shorter.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use sendonce::domain::attempt::Verdict;
@@ -13,7 +15,7 @@ use crate::dead_letters::dead_letters;
 use crate::product::{
     Embedded, Home, KEYLESS_PROFILE, STUB_PROFILE, Sent, Setup, patient, sms, via,
 };
-use crate::scripted::{Act, Gate, Scripted, accepting, answer};
+use crate::scripted::{Act, Gate, Scripted, accepting, answer, refusing};
 use crate::standing::Standing;
 use crate::stub::Stub;
 
@@ -255,4 +257,43 @@ async fn p26_an_account_wide_429_is_waited_out_by_all_and_not_come_back_from_in_
         let within = within.count();
         assert!(within <= 30, "{within} within a second, of 20 allowed");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_an_outage_hit_does_not_wait_behind_everything_that_came_since() {
+    let kafka = Embedded::with_partitions(1);
+    let is_back = Arc::new(AtomicBool::new(false));
+    let told = Arc::clone(&is_back);
+    let provider = Scripted::by(move |_, _| match told.load(Ordering::SeqCst) {
+        true => accepting(),
+        false => refusing("503 Service Unavailable"),
+    })
+    .await;
+    let setup = hurried(Setup::new(&kafka, &provider.url())).set("DISPATCH__CONCURRENCY", "1");
+    let home = Home::new(&setup);
+    kafka.publish(&[Sent::json(&sms("old", "old"))]).await;
+    let worker = home.start(&setup);
+    let opened = "sendonce_provider_circuit_opened_total";
+    worker.until_count(opened, &[], 1).await;
+    let since: Vec<_> = (0..300)
+        .map(|n| Sent::json(&sms(&format!("e-{n}"), "since")))
+        .collect();
+    kafka.publish(&since).await;
+    let read = "sendonce_records_total";
+    worker.until_count(read, &[], 301).await;
+    let attempts = worker.count("sendonce_attempts_total", &[]).await;
+    let probed = attempts + 3;
+    worker
+        .until_count("sendonce_attempts_total", &[], probed)
+        .await;
+    is_back.store(true, Ordering::SeqCst);
+    kafka.until_committed().await;
+    drop(worker);
+
+    let mut taken = provider.seen();
+    taken.retain(|one| one.taken);
+    assert_eq!(taken.len(), 301);
+    let before = taken.iter().take_while(|one| !one.body.contains("old"));
+    let before = before.count();
+    assert!(before < 20, "{before} went before the first that was read");
 }

@@ -7,9 +7,12 @@ use rdkafka::types::{RDKafkaApiKey, RDKafkaRespErr};
 use sha2::{Digest as _, Sha256};
 
 use crate::dead_letters::{dead_letters, reasons};
-use crate::product::{Embedded, Home, STUB_PROFILE, Sent, Setup, patient, sms};
-use crate::scripted::{Act, Gate, Scripted, answer, refusing};
+use crate::product::{
+    Embedded, Home, KEYLESS_PROFILE, SOON, STUB_PROFILE, Sent, Setup, patient, sms,
+};
+use crate::scripted::{Act, Gate, Scripted, accepting, accepting_after, answer, refusing};
 use crate::standing::Standing;
+use crate::waiting::until;
 
 /// An intent of exactly this many bytes.
 fn padded(id: &str, size: usize) -> Vec<u8> {
@@ -65,7 +68,7 @@ async fn p42_a_large_intent_is_set_aside_whole_and_one_too_large_for_that_by_its
     assert_eq!(
         reasons(&letters),
         [
-            ("rejected", "provider"),
+            ("rejected", "refused"),
             ("rejected", "value_omitted"),
             ("too_large", "value_too_large")
         ]
@@ -128,7 +131,7 @@ async fn what_the_broker_refuses_for_good_is_set_aside_with_no_less_of_its_recor
     standing.holds(worker).await;
 
     let letters = dead_letters(&kafka);
-    let (omitted, whole) = (("rejected", "value_omitted"), ("rejected", "provider"));
+    let (omitted, whole) = (("rejected", "value_omitted"), ("rejected", "refused"));
     assert_eq!(reasons(&letters), [omitted, omitted, whole]);
     let repeated = letters.iter().map(|letter| {
         let traced = letter.headers.contains_key("traceparent");
@@ -151,4 +154,51 @@ async fn what_the_broker_refuses_for_good_is_set_aside_with_no_less_of_its_recor
         .as_ref()
         .map(|value| value.len().to_string());
     assert_eq!(letters[0].header("value-size"), size.as_deref());
+}
+
+/// Two places: one is taken by a slow request, and what waits for the dead-letter topic takes none.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_rendered_holds_no_place_while_its_dead_letter_waits() {
+    let kafka = Embedded::with_partitions(1);
+    let gate = Gate::closed();
+    let held = gate.clone();
+    let provider = Scripted::by(move |request, _| match request.body.contains("slow") {
+        true => accepting_after(&held),
+        false => accepting(),
+    })
+    .await;
+    let profile = KEYLESS_PROFILE.replace("\"{{ content }}\"", "\"{{ content.text }}\"");
+    let setup = Setup::new(&kafka, &provider.url())
+        .with_profile(&patient(&profile))
+        .set("DISPATCH__CONCURRENCY", "2");
+    let home = Home::new(&setup);
+    let bad = |id: &str| {
+        let mut bad = sms(id, "");
+        bad["content"] = serde_json::json!({"other": "x"});
+        Sent::json(&bad)
+    };
+    let records = [
+        Sent::json(&sms("e-0", "slow")).keyed("k"),
+        bad("b-1"),
+        bad("b-2"),
+        Sent::json(&sms("e-1", "hello")).keyed("k"),
+    ];
+    kafka.publish(&records).await;
+    let refusal = RDKafkaRespErr::RD_KAFKA_RESP_ERR_NOT_ENOUGH_REPLICAS;
+    let cluster = kafka.cluster();
+    cluster.request_errors(RDKafkaApiKey::Produce, &[refusal; 2_000]);
+    let worker = home.start(&setup);
+    provider.until_seen(1).await;
+    let told = async || home.log().matches("cannot be rendered").count();
+    until("both to be told of", SOON, told, |count| *count == 2).await;
+    gate.open();
+    provider.until_seen(2).await;
+    assert_eq!(worker.count("sendonce_dead_letters_total", &[]).await, 0);
+    cluster.clear_request_errors(RDKafkaApiKey::Produce);
+    kafka.until_committed().await;
+    drop(worker);
+    let letters = dead_letters(&kafka);
+    let malformed = reasons(&letters);
+    assert!(malformed.iter().all(|(reason, _)| *reason == "malformed"));
+    assert_eq!(malformed.len(), 2);
 }

@@ -146,7 +146,7 @@ async fn p17_redirects_are_not_followed_and_interim_answers_are_no_answers() {
     let letters = dead_letters(&kafka);
     assert_eq!(
         reasons(&letters),
-        [redirected, redirected, ("rejected", "provider")]
+        [redirected, redirected, ("rejected", "refused")]
     );
     assert!(!home.log().contains("a-login-page"));
 }
@@ -216,7 +216,7 @@ async fn p19_a_body_that_is_cut_packed_endless_or_no_json_changes_no_acceptance(
     let letters = dead_letters(&kafka);
     assert_eq!(
         reasons(&letters),
-        [("outcome_unknown", "no_key"), ("rejected", "provider")]
+        [("outcome_unknown", "no_key"), ("rejected", "refused")]
     );
     let endless = &provider.seen_with("(v)")[0];
     let after = provider.seen();

@@ -36,7 +36,7 @@ async fn p42_what_fits_the_brokers_default_limits_is_set_aside_whole() {
     let worker = home.start(&setup);
     place.until_committed_to_the_end().await;
     let letters = place.letters();
-    assert_eq!(reasons(&letters), [("rejected", "provider")]);
+    assert_eq!(reasons(&letters), [("rejected", "refused")]);
     assert_eq!(letters[0].value, record.value, "its bytes are unchanged");
     assert_eq!(letters[0].value.as_ref().map(Vec::len), Some(999_900));
     assert_eq!(provider.seen().len(), 1);
@@ -73,8 +73,8 @@ async fn p42_what_the_dead_letter_topic_does_not_take_leaves_its_value_out_and_w
     let letters = place.letters();
     let told = [
         ("rejected", "value_omitted"),
-        ("rejected", "provider"),
-        ("rejected", "provider"),
+        ("rejected", "refused"),
+        ("rejected", "refused"),
     ];
     assert_eq!(reasons(&letters), told);
     assert_eq!(letters[0].value, None);
@@ -156,7 +156,7 @@ async fn p43a_a_dead_letter_whose_broker_is_away_is_tried_until_it_is_acknowledg
     worker.until_ready().await;
     place.until_committed_to_the_end().await;
     let letters = place.letters();
-    assert_eq!(reasons(&letters), [("rejected", "provider")]);
+    assert_eq!(reasons(&letters), [("rejected", "refused")]);
     assert_eq!(letters[0].value, records[1].value);
     assert_eq!(
         provider.seen().len(),

@@ -471,15 +471,12 @@ fn a_rejection_speaks_for_earlier_attempts_only_if_they_were_answered_or_surely_
         let told = told.attempt(&keyed(), at(second_at), &heard(Verdict::Rejected));
         line(&told.next(&keyed(), &limits(), at(second_at + 5)))
     };
-    assert_eq!(
-        two(heard(Verdict::Unknown), 5),
-        "set aside rejected (provider)"
-    );
+    assert_eq!(two(heard(Verdict::Unknown), 5), "set aside rejected (test)");
     assert_eq!(
         two(timed_out(), 49),
         "set aside outcome_unknown (rejected_after_unknown)"
     );
-    assert_eq!(two(timed_out(), 50), "set aside rejected (provider)");
+    assert_eq!(two(timed_out(), 50), "set aside rejected (test)");
     assert_eq!(
         two(timed_out(), 86_400),
         "set aside outcome_unknown (rejected_after_unknown)"
@@ -493,7 +490,7 @@ fn a_dead_letter_that_was_decided_is_produced_and_then_settles() {
         at(3),
         Fact::DeadLettering {
             reason: Reason::Rejected,
-            detail: "provider".into(),
+            detail: "test".into(),
         },
     );
     assert_eq!(
