@@ -2,8 +2,9 @@
 //!
 //! Closed, it looks back at the latest answers and opens when too many of them were failures of the provider as a whole.
 //! Open, nobody may ask until the next probe is due. Half-open, one probe finds out; each good answer then makes room for
-//! one more request, each failure halves the room, and none is left means open again. Room that has grown enough closes it,
-//! and goes on growing, so that a crowd that has waited comes back by and by.
+//! one more request, each failure halves the room while the share of failures is that of a provider that is down, and none is
+//! left means open again. Room that has grown enough closes it, and goes on growing, so that a crowd that has waited comes back
+//! by and by. So a provider that fails often, but not often enough to count as down, is let alone again soon.
 //!
 //! What fails by the provider's fault while it is down must not cost an intent its budget: `Noted::spares` says of which
 //! answers that is true. It does not know what an answer means for its intent, and a provider that is slow without failing
@@ -22,6 +23,8 @@ pub use signal::{Cause, Signal};
 
 /// So much room, and it counts as recovered.
 const RECOVERED_AT: u32 = 10;
+/// So many answers are looked at while it recovers.
+const LATEST: usize = 10;
 
 /// When it opens and how it probes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,8 +35,9 @@ pub struct BreakerRules {
     pub window: Duration,
     /// Opens when so many percent of `answers` were failures, however few others there were.
     pub share_percent: u32,
-    /// Opens when so many answers in a row were failures, however long ago: below the budget of an intent, so that one that
-    /// is alone does not use its budget up.
+    /// Opens when so many answers in a row were failures, however long ago: below the budget of an intent, so that one that is
+    /// alone does not use its budget up. Where a whole lot of `answers` has come within the window, the row must have lasted
+    /// for `first_probe`: in a crowd a short one is an accident.
     pub in_row: u32,
     /// From opening to the first probe; doubles with each probe that fails.
     pub first_probe: Duration,
@@ -60,6 +64,8 @@ enum Phase {
         /// The latest answers, oldest first; true is a failure.
         answers: VecDeque<(Timestamp, bool)>,
         failures_in_row: u32,
+        /// When the first of them came.
+        row_since: Timestamp,
         /// As many requests may be on the wire; no limit once it is above what anybody sends.
         room: u32,
     },
@@ -75,6 +81,8 @@ enum Phase {
         interval: Duration,
         /// A probe has gone well since it opened.
         proven: bool,
+        /// The latest answers since it opened; true is a failure.
+        latest: VecDeque<bool>,
     },
 }
 
@@ -172,6 +180,7 @@ impl Breaker {
                 room: 1,
                 interval: self.first_probe(),
                 proven: false,
+                latest: VecDeque::new(),
             };
         }
     }
@@ -186,6 +195,7 @@ impl Breaker {
                     room: 1,
                     interval,
                     proven: false,
+                    latest: VecDeque::new(),
                 };
                 1
             }
@@ -262,9 +272,10 @@ impl Breaker {
                 room,
                 interval,
                 proven,
-                ..
+                latest,
             } => {
                 *room += 1;
+                look_at_latest(latest, false);
                 *interval = first;
                 if *room >= RECOVERED_AT {
                     self.phase = Phase::closed(*room);
@@ -280,11 +291,19 @@ impl Breaker {
         let first = self.first_probe();
         match &mut self.phase {
             Phase::Closed {
-                failures_in_row, ..
+                failures_in_row,
+                row_since,
+                ..
             } => {
+                if *failures_in_row == 0 {
+                    *row_since = now;
+                }
                 *failures_in_row += 1;
                 let in_row = *failures_in_row >= self.rules.in_row;
-                let failures = self.look_back(now, true);
+                let has_lasted = now.since(*row_since) >= first;
+                let (failures, all) = self.look_back(now, true);
+                let few = all < usize::try_from(self.rules.answers).unwrap_or(usize::MAX);
+                let in_row = in_row && (few || has_lasted);
                 if !(cause.is_refusal() || in_row || failures >= self.rules.failures_max()) {
                     return None;
                 }
@@ -295,9 +314,13 @@ impl Breaker {
                 room,
                 interval,
                 proven,
-                ..
+                latest,
             } => {
-                *room /= 2;
+                let failures = look_at_latest(latest, true) * 100;
+                let share = usize::try_from(self.rules.share_percent).unwrap_or(100);
+                if failures >= latest.len() * share {
+                    *room /= 2;
+                }
                 if *room > 0 && !cause.is_refusal() {
                     return None;
                 }
@@ -309,10 +332,10 @@ impl Breaker {
         }
     }
 
-    /// Adds an answer to those looked back at. Returns how many of them were failures.
-    fn look_back(&mut self, now: Timestamp, failed: bool) -> usize {
+    /// Adds an answer to those looked back at. Returns how many of them were failures, and how many there are.
+    fn look_back(&mut self, now: Timestamp, failed: bool) -> (usize, usize) {
         let Phase::Closed { answers, .. } = &mut self.phase else {
-            return 0;
+            return (0, 0);
         };
         answers.push_back((now, failed));
         let most = usize::try_from(self.rules.answers).unwrap_or(usize::MAX);
@@ -323,7 +346,8 @@ impl Breaker {
         {
             answers.pop_front();
         }
-        answers.iter().filter(|(_, failed)| *failed).count()
+        let failures = answers.iter().filter(|(_, failed)| *failed).count();
+        (failures, answers.len())
     }
 
     fn first_probe(&self) -> Duration {
@@ -364,11 +388,21 @@ impl Breaker {
     }
 }
 
+/// Adds an answer to the latest ones, as many as count as recovered. Returns how many of them were failures.
+fn look_at_latest(latest: &mut VecDeque<bool>, failed: bool) -> usize {
+    latest.push_back(failed);
+    if latest.len() > LATEST {
+        latest.pop_front();
+    }
+    latest.iter().filter(|failed| **failed).count()
+}
+
 impl Phase {
     fn closed(room: u32) -> Self {
         Self::Closed {
             answers: VecDeque::new(),
             failures_in_row: 0,
+            row_since: Timestamp::EPOCH,
             room,
         }
     }

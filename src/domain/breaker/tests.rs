@@ -168,7 +168,10 @@ fn a_failure_halves_the_room_and_none_is_left_means_down_again() {
         spares: true,
         change: None,
     };
-    assert_eq!(fail(&mut breaker), spared, "room for two");
+    for _ in 0..2 {
+        assert_eq!(fail(&mut breaker), spared, "a failure or two prove nothing");
+    }
+    assert_eq!(fail(&mut breaker), spared, "half of six: room for two");
     assert_eq!(fail(&mut breaker), spared, "room for one");
     let noted = fail(&mut breaker);
     assert_eq!(noted.change, Some(Change::FellBack(Cause::ServerError)));
@@ -177,6 +180,48 @@ fn a_failure_halves_the_room_and_none_is_left_means_down_again() {
         Err(Refusal::Until(at(2_000))),
         "it has answered since, so the next probe comes soon"
     );
+}
+
+#[test]
+fn a_provider_that_fails_half_of_the_time_is_let_alone_again_soon() {
+    let mut breaker = Breaker::new(BreakerRules {
+        share_percent: 65,
+        ..RULES
+    });
+    for _ in 0..5 {
+        failing(&mut breaker, at(0));
+    }
+    let mut answers = 0;
+    while breaker.state() != BreakerState::Closed {
+        answers += 1;
+        assert!(answers < 40, "it stays half-open");
+        let signal = match answers % 2 {
+            0 => Signal::Down(Cause::Timeout),
+            _ => Signal::Alive,
+        };
+        let _ = one(&mut breaker, at(1_000), signal);
+    }
+}
+
+#[test]
+fn five_failures_in_a_row_within_a_crowd_are_an_accident_unless_they_last() {
+    let crowded = || {
+        let mut breaker = Breaker::new(RULES);
+        for _ in 0..RULES.answers {
+            let _ = one(&mut breaker, at(0), Signal::Alive);
+        }
+        breaker
+    };
+    let mut breaker = crowded();
+    for n in 0..6 {
+        assert_eq!(failing(&mut breaker, at(n)).change, None, "{n}");
+    }
+    let mut breaker = crowded();
+    for n in 0..4 {
+        assert_eq!(failing(&mut breaker, at(300 * n)).change, None, "{n}");
+    }
+    let noted = failing(&mut breaker, at(1_200));
+    assert_eq!(noted.change, Some(Change::Opened(Cause::ServerError)));
 }
 
 #[test]

@@ -27,8 +27,11 @@ async fn traced_run(
         ..Options::default()
     })
     .await;
-    let setup =
-        Setup::new(&kafka, &stub.url()).set("DISPATCH__CONCURRENCY", &concurrency.to_string());
+    // What its faults would do to the circuit is no matter here.
+    let setup = Setup::new(&kafka, &stub.url())
+        .set("DISPATCH__CONCURRENCY", &concurrency.to_string())
+        .set("BREAKER__ANSWERS", "1000")
+        .set("BREAKER__IN_ROW", "1000");
     let home = Home::new(&setup);
     let records: Vec<Sent> = (0..intents)
         .map(|number| {
