@@ -21,7 +21,7 @@ pub struct RenderedLookup<'p> {
 ///
 /// # Errors
 ///
-/// As [`render`]; a profile without a look-up is such a fault too.
+/// As [`render`](super::render); a profile without a look-up is such a fault too.
 pub fn render_lookup<'p>(
     profile: &'p Profile,
     intent: &Intent,
