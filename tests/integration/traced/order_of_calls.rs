@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use sendonce::stub_provider::{Fault, Options};
 
-use super::strace::{Call, Strace, calls};
+use super::strace::{Call, Strace, calls, ended_well};
 use crate::product::{Embedded, Home, SOON, Sent, Setup, code, publish};
 use crate::stub::{Stub, mix};
 use crate::waiting::until;
@@ -52,12 +52,12 @@ async fn traced_run(
         .await;
     worker.term();
     assert_eq!(code(worker.ended(SOON).await), 0, "{}", home.log());
-    let end = format!("{} +++ exited with 0 +++", worker.pid());
+    let pid = worker.pid();
     let trace = until(
         "the end of the trace",
         SOON,
         async || strace.text(),
-        |trace| trace.lines().any(|line| line == end),
+        |trace| ended_well(trace, pid),
     )
     .await;
     let requests = stub.deliveries().await.into_iter();

@@ -97,10 +97,9 @@ pub fn calls(trace: &str) -> Vec<Call> {
     let mut calls: Vec<Call> = Vec::new();
     let mut unfinished: Vec<(&str, usize)> = Vec::new();
     for (place, line) in trace.lines().enumerate() {
-        let Some((thread, said)) = line.split_once(' ') else {
+        let Some((thread, said)) = thread_and_said(line) else {
             continue;
         };
-        let said = said.trim_start();
         if let Some(resumed) = said.strip_prefix("<... ") {
             let at = unfinished.iter().position(|(of, _)| *of == thread);
             if let Some(at) = at {
@@ -138,6 +137,19 @@ pub fn calls(trace: &str) -> Vec<Call> {
     calls
 }
 
+/// Whether a trace holds the end of this process, with exit code 0.
+pub fn ended_well(trace: &str, pid: u32) -> bool {
+    let pid = pid.to_string();
+    let end = Some((pid.as_str(), "+++ exited with 0 +++"));
+    trace.lines().any(|line| thread_and_said(line) == end)
+}
+
+/// A line's thread and what it says. The thread's number is padded to five places.
+fn thread_and_said(line: &str) -> Option<(&str, &str)> {
+    let (thread, said) = line.trim_start().split_once(' ')?;
+    Some((thread, said.trim_start()))
+}
+
 /// Whether a call's line ends in a result that is no error: `= 0`, `= 4096`, not `= -1 EIO (...)`, not `= ?`.
 fn went_well(line: &str) -> bool {
     let result = line.rsplit_once(" = ").map(|(_, result)| result);
@@ -171,4 +183,18 @@ fn a_trace_is_read_with_calls_that_threads_interrupt_each_other_in() {
     );
     assert_eq!(calls(trace)[0].target(), "/l/db");
     assert_eq!(calls(trace)[2].descriptor(), "7");
+}
+
+#[test]
+fn the_end_of_a_process_is_found_whatever_the_width_of_its_number() {
+    for (pid, line) in [
+        (7, "7     +++ exited with 0 +++"),
+        (4711, "4711  +++ exited with 0 +++"),
+        (47111, "47111 +++ exited with 0 +++"),
+        (4_000_111, "4000111 +++ exited with 0 +++"),
+    ] {
+        assert!(ended_well(line, pid), "{line}");
+        assert!(!ended_well(line, pid + 1), "{line}");
+    }
+    assert!(!ended_well("4711  +++ exited with 1 +++", 4711));
 }
