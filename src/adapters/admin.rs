@@ -187,7 +187,7 @@ mod tests {
         let admin = Admin::bind(([127, 0, 0, 1], 0).into()).await.unwrap();
         let address = admin.address().unwrap();
         let status = Arc::new(Status::default());
-        let metrics = Arc::new(Metrics::new(["captifi"]).unwrap());
+        let metrics = Arc::new(Metrics::new(["captifi"], ["send-intents"]).unwrap());
         tokio::spawn(admin.serve(metrics, Arc::clone(&status)));
         (address, status)
     }

@@ -1,5 +1,5 @@
-//! Decides which cluster, topics and group, and how positions are kept. Which of librdkafka's own properties may be set is
-//! `kafka_properties`.
+//! Decides which cluster and group, and how positions are kept. Which of librdkafka's own properties may be set is
+//! `kafka_properties`; which topics are read, `lanes`.
 
 use std::time::Duration;
 
@@ -13,20 +13,13 @@ use super::providers::{PLAIN_URL, plain_url};
 use super::secret::Secret;
 use super::section::Section;
 
-/// Kafka takes names of topics up to this length (org.apache.kafka.common.internals.Topic).
-const TOPIC_LENGTH_MAX: usize = 249;
-/// Room for `.parking` and a little more in the companions' names.
-const INTENTS_TOPIC_LENGTH_MAX: usize = 230;
-
-/// `[kafka]`.
+/// `[kafka]`, but for its lane.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KafkaConfig {
     /// host:port, with commas between.
     pub brokers: String,
     /// The consumer group.
     pub group: String,
-    /// The topics.
-    pub topics: Topics,
     /// Static membership, if any.
     pub group_instance_id: Option<String>,
     /// What may overtake what.
@@ -49,15 +42,6 @@ pub struct KafkaConfig {
     pub properties: KafkaProperties,
     /// Where tokens come from, if the brokers want any.
     pub oauth: Option<OauthConfig>,
-}
-
-/// The names of the topics. All differ.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Topics {
-    /// The intents, T.
-    pub intents: String,
-    /// Dead letters; T.dlq unless it was named.
-    pub dead_letters: String,
 }
 
 /// What may overtake what.
@@ -97,7 +81,6 @@ impl KafkaConfig {
         let group = section.text_that("group", "1 to 249 characters", |text| {
             (1..=249).contains(&text.len()) && !text.contains(char::is_control)
         });
-        let topics = read_topics(section);
         let group_instance_id = section.text_that(
             "group_instance_id",
             "\"\", or up to 249 characters of A-Z a-z 0-9 . _ -",
@@ -141,7 +124,6 @@ impl KafkaConfig {
         Some(Self {
             brokers: brokers?,
             group: group?,
-            topics: topics?,
             group_instance_id: group_instance_id.map(|id| (!id.is_empty()).then_some(id))?,
             ordering: ordering?,
             create_topics: create_topics?,
@@ -155,39 +137,6 @@ impl KafkaConfig {
             oauth: oauth?,
         })
     }
-}
-
-fn read_topics(section: &mut Section<'_>) -> Option<Topics> {
-    let intents = section.text_that(
-        "topic",
-        &format!("1 to {INTENTS_TOPIC_LENGTH_MAX} characters of A-Z a-z 0-9 . _ -"),
-        |text| is_topic(text) && text.len() <= INTENTS_TOPIC_LENGTH_MAX,
-    );
-    let dead_letters = section.text_that(
-        "dead_letter_topic",
-        &format!("\"\", or up to {TOPIC_LENGTH_MAX} characters of A-Z a-z 0-9 . _ -"),
-        |text| text.is_empty() || is_topic(text),
-    );
-    let (intents, mut dead_letters) = (intents?, dead_letters?);
-    if dead_letters.is_empty() {
-        dead_letters = format!("{intents}.dlq");
-    }
-    if dead_letters == intents {
-        return section.refuse(
-            "dead_letter_topic",
-            "must differ from kafka.topic, or every dead letter would be read as an intent again",
-        );
-    }
-    Some(Topics {
-        intents,
-        dead_letters,
-    })
-}
-
-fn is_topic(text: &str) -> bool {
-    (1..=TOPIC_LENGTH_MAX).contains(&text.len())
-        && text.bytes().all(is_name_byte)
-        && !matches!(text, "." | "..")
 }
 
 fn read_oauth(section: &mut Section<'_>) -> Option<Option<OauthConfig>> {

@@ -13,6 +13,7 @@ pub mod intents;
 pub mod kafka;
 pub mod kafka_properties;
 pub mod keys;
+pub mod lanes;
 mod layers;
 pub mod ledger;
 pub mod providers;
@@ -28,6 +29,7 @@ pub use fault::{Fault, Faults, Origin};
 use intents::IntentsConfig;
 pub use kafka::{KafkaConfig, Ordering};
 use keys::KeysConfig;
+use lanes::{LaneConfig, LanesConfig};
 use layers::Layers;
 use ledger::LedgerConfig;
 use providers::ProvidersConfig;
@@ -42,8 +44,10 @@ pub const DEFAULTS: &str = include_str!("../../config/default.toml");
 /// Everything that can be set, checked and resolved. `Debug` tells no secret.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// The cluster, the topics, the group.
+    /// The cluster and the group.
     pub kafka: KafkaConfig,
+    /// The topics.
+    pub lanes: LanesConfig,
     /// Limits of what is read.
     pub intents: IntentsConfig,
     /// What keys are made from.
@@ -134,7 +138,12 @@ impl Config {
         let dispatch = root.section("dispatch", DispatchConfig::read);
         let intents = root.section("intents", IntentsConfig::read);
         let size_max = intents.as_ref().map(|intents| intents.size_max);
-        let kafka = root.section("kafka", |kafka| KafkaConfig::read(kafka, size_max));
+        let mut first = None;
+        let kafka = root.section("kafka", |kafka| {
+            first = LaneConfig::read(kafka);
+            KafkaConfig::read(kafka, size_max)
+        });
+        let lanes = LanesConfig::read(root, first);
         let keys = root.section("keys", KeysConfig::read);
         let ledger = root.section("ledger", LedgerConfig::read);
         let retry = root.section("retry", RetryConfig::read);
@@ -154,8 +163,14 @@ impl Config {
                 ),
             );
         }
+        if let (Some(intents), Some(lanes)) = (&intents, &lanes)
+            && intents.open_max < lanes.iter().count()
+        {
+            root.fault("intents.open_max", "must be at least the number of lanes");
+        }
         Some(Self {
             kafka: kafka?,
+            lanes: lanes?,
             intents: intents?,
             keys: keys?,
             ledger: ledger?,

@@ -67,7 +67,7 @@ fn read_routes(section: &mut Section<'_>) -> Option<BTreeMap<Arc<str>, Arc<str>>
         .names()
         .into_iter()
         .map(|channel| {
-            let provider = section.text_that(&channel, PROVIDER_NAME, is_provider_name);
+            let provider = section.text_that(&channel, NAME, is_name);
             provider.map(|provider| (Arc::from(channel), Arc::from(provider)))
         })
         .collect();
@@ -79,8 +79,8 @@ fn read_accounts(section: &mut Section<'_>) -> Option<BTreeMap<Arc<str>, Provide
         .names()
         .into_iter()
         .map(|name| {
-            if !is_provider_name(&name) {
-                section.fault(&name, &format!("a provider's name must be {PROVIDER_NAME}"));
+            if !is_name(&name) {
+                section.fault(&name, &format!("a provider's name must be {NAME}"));
             }
             let account = section.section(&name, |section| read_account(section, &name));
             account.map(|account| (Arc::from(name), account))
@@ -93,8 +93,8 @@ fn read_account(section: &mut Section<'_>, name: &str) -> Option<ProviderConfig>
     let given = section.names();
     let has = |key: &str| given.iter().any(|given| given == key);
     let profile = if has("profile") {
-        section.text_that("profile", &format!("\"\", or {PROVIDER_NAME}"), |text| {
-            text.is_empty() || is_provider_name(text)
+        section.text_that("profile", &format!("\"\", or {NAME}"), |text| {
+            text.is_empty() || is_name(text)
         })
     } else {
         Some(String::new())
@@ -160,9 +160,11 @@ pub(super) fn plain_url(text: &str) -> Option<Url> {
     plain.then_some(url)
 }
 
-const PROVIDER_NAME: &str = "1 to 64 characters of a-z 0-9 _ -, the first a letter or a figure";
+/// What `is_name` takes, for messages.
+pub(super) const NAME: &str = "1 to 64 characters of a-z 0-9 _ -, the first a letter or a figure";
 
-fn is_provider_name(text: &str) -> bool {
+/// Whether `text` can be the name of a provider or a lane.
+pub(super) fn is_name(text: &str) -> bool {
     (1..=64).contains(&text.len())
         && text.starts_with(|c: char| c.is_ascii_alphanumeric())
         && text

@@ -10,6 +10,7 @@ pub mod dispatch;
 pub mod idempotency_key;
 pub mod intent;
 pub mod key_ring;
+pub mod lanes;
 pub mod ledger_entry;
 mod length_prefixed;
 pub mod offset_tracker;

@@ -209,11 +209,12 @@ impl Account {
             .unwrap_or(usize::MAX)
             .min(config.dispatch.concurrency);
         metrics.circuit(BreakerState::Closed);
+        let weights = config.lanes.weights();
         Ok(Self {
             name: Arc::clone(name),
             profile_hash: profile.hash(),
             terms: terms(config, &profile),
-            requests: Places::new(concurrency),
+            requests: Places::new(concurrency, &weights),
             client,
             metrics,
             gate: Mutex::new(AccountGate::new(
@@ -221,7 +222,7 @@ impl Account {
                 rate_limit(provider, &profile),
             )),
             opened: BootMoment::now(),
-            head: Places::new(1),
+            head: Places::new(1, &weights),
             changed: Notify::new(),
             explained: Explained::default(),
             troubles: Mutex::default(),
@@ -238,8 +239,8 @@ impl Account {
     /// Waits for leave to start one attempt: until the account may be asked and has a place for a request. Nobody holds a
     /// place while he waits for the account.
     ///
-    /// Who was read first goes first; while the circuit is not closed, `precedence` goes before that. What an outage has hit
-    /// is so no longer behind what came since, once the outage is over.
+    /// Lanes take turns, and within a lane who was read first goes first; while the circuit is not closed, `precedence` goes
+    /// before that. What an outage has hit is so no longer behind what came since, once the outage is over.
     pub async fn admit(self: &Arc<Self>, order: ReadOrder, precedence: Precedence) -> Pass {
         if precedence.outages() > 0 {
             self.with_gate(|gate, _| gate.was_down());

@@ -1,7 +1,7 @@
 //! Reads records and hands them to the crew, within the limits; answers the group's rebalances.
 //!
-//! One thread polls, always: while nothing may be read, the partitions are paused and polling goes on. A short stall
-//! is waited out instead, because a pause throws away what was fetched already.
+//! One thread polls, always: while nothing may be read of a lane, its partitions are paused and polling goes on. What waits
+//! for room, and when a lane is paused, is decided in `lobby`.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
@@ -9,24 +9,23 @@ use std::time::Duration;
 
 use rdkafka::error::KafkaError;
 use tokio::runtime::Handle;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::adapters::kafka::consumer::{Beginning, GroupConsumer, Polled};
+use crate::domain::lanes::{Lane, LaneTopics};
 use crate::domain::position::TopicPartition;
 use crate::domain::record::Record;
 use crate::telemetry::metrics::{CommitResult, Metrics, Rebalance};
 use crate::telemetry::status::{Loop, NotReady, Status};
 
 use super::committer::Committer;
+use super::lobby::Lobby;
+use super::occupancy::Stay;
 use super::tenure::Tenure;
 use super::tenures::Tenures;
 use super::worker::Crew;
 
-/// How long a full house is waited out before the partitions are paused.
-const PATIENCE: Duration = Duration::from_secs(1);
-/// Bytes of records that one place has room for.
-const PLACE_BYTES: usize = 16 * 1024;
 /// The longest that one look at the group takes.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -34,11 +33,9 @@ const LOOK: Duration = Duration::from_millis(100);
 const LAST_COMMIT_MIN: Duration = Duration::from_millis(500);
 const LAST_COMMIT_MAX: Duration = Duration::from_secs(5);
 
-/// How much may be open.
+/// How much may be open, beside the places of each lane.
 #[derive(Clone, Copy, Debug)]
 pub struct IntakeLimits {
-    /// Intents that are open at once.
-    pub open_max: usize,
     /// Records of one partition between its committed position and the last one read.
     pub span_max: usize,
     /// How long work in flight may take to end when a partition is revoked, or at shutdown.
@@ -66,15 +63,13 @@ pub struct Intake {
     committer: Committer,
     crew: Arc<Crew>,
     limits: IntakeLimits,
+    lanes: LaneTopics,
     partitions: usize,
     runtime: Handle,
     metrics: Arc<Metrics>,
     status: Arc<Status>,
     stop: watch::Receiver<bool>,
-    room: Arc<Semaphore>,
-    held: VecDeque<Record>,
-    full_since: Option<Instant>,
-    house_full: bool,
+    lobby: Lobby,
     spans_full: HashSet<TopicPartition>,
     leaving: VecDeque<Leaving>,
 }
@@ -96,9 +91,13 @@ pub struct Parts {
     pub committer: Committer,
     /// Those who work.
     pub crew: Arc<Crew>,
-    /// How much may be open.
+    /// Where records wait for room.
+    pub lobby: Lobby,
+    /// How much may be open beside that.
     pub limits: IntakeLimits,
-    /// Partitions of the topic, as they were at the start.
+    /// The topics of the lanes.
+    pub lanes: LaneTopics,
+    /// Partitions of all topics together, as they were at the start.
     pub partitions: usize,
     /// Where work is spawned.
     pub runtime: Handle,
@@ -114,20 +113,18 @@ impl Intake {
     /// Reads nothing yet.
     pub fn new(parts: Parts) -> Self {
         Self {
-            room: Arc::new(Semaphore::new(parts.limits.open_max)),
             consumer: parts.consumer,
             tenures: parts.tenures,
             committer: parts.committer,
             crew: parts.crew,
             limits: parts.limits,
+            lanes: parts.lanes,
             partitions: parts.partitions,
             runtime: parts.runtime,
             metrics: parts.metrics,
             status: parts.status,
             stop: parts.stop,
-            held: VecDeque::new(),
-            full_since: None,
-            house_full: false,
+            lobby: parts.lobby,
             spans_full: HashSet::new(),
             leaving: VecDeque::new(),
         }
@@ -143,7 +140,7 @@ impl Intake {
             self.see_off();
             self.resume_where_there_is_room();
             self.hand_over_held();
-            let timeout = if self.leaving.is_empty() && self.held.is_empty() {
+            let timeout = if self.leaving.is_empty() && self.lobby.is_empty() {
                 LOOK
             } else {
                 LOOK / 10
@@ -173,79 +170,79 @@ impl Intake {
     }
 
     fn read(&mut self, record: Record) {
-        if self.held.is_empty()
-            && let Ok(room) = Arc::clone(&self.room).try_acquire_many_owned(self.weight(&record))
-        {
-            self.hand_over(record, room);
-        } else {
-            self.held.push_back(record);
+        let lane = self.lanes.of(&record.position.partition);
+        if let Some((record, stay)) = self.lobby.receive(lane, record) {
+            self.hand_over(record, stay);
         }
     }
 
-    /// Waits for room as long as patience lasts, then pauses everything.
+    /// Hands over what has room. Waits for room while nothing else can be read, and pauses what waits too long.
     fn hand_over_held(&mut self) {
-        while !self.held.is_empty() {
-            let wait = if self.house_full {
-                Duration::ZERO
-            } else {
-                LOOK
-            };
-            let weight = self.held.front().map_or(1, |record| self.weight(record));
-            let room = Arc::clone(&self.room).acquire_many_owned(weight);
-            let room = self
-                .runtime
-                .block_on(async { tokio::time::timeout(wait, room).await });
-            let Ok(Ok(room)) = room else {
-                let since = *self.full_since.get_or_insert_with(Instant::now);
-                if !self.house_full && since.elapsed() >= PATIENCE {
-                    self.pause_all();
-                }
-                return;
-            };
-            self.full_since = None;
-            if let Some(record) = self.held.pop_front() {
-                self.hand_over(record, room);
+        let until = Instant::now() + LOOK;
+        loop {
+            while let Some((record, stay)) = self.lobby.let_in() {
+                self.hand_over(record, stay);
             }
+            if self.lobby.is_empty() {
+                return;
+            }
+            let others_are_read = self.lobby.is_open(|lane| self.is_assigned(lane));
+            let now = Instant::now();
+            for lane in self.lobby.pausing(others_are_read, now) {
+                self.pause_lane(lane);
+            }
+            if others_are_read || self.lobby.is_paused() || now >= until {
+                return;
+            }
+            let left = self.lobby.occupancy().left();
+            // Whether places came or not is seen above.
+            let _ = self
+                .runtime
+                .block_on(async { tokio::time::timeout_at(until, left).await });
         }
     }
 
-    /// The places that a record takes: one, and one more for each 16 KiB, so that large records fill the house earlier.
-    fn weight(&self, record: &Record) -> u32 {
-        let places = 1 + record.size() / PLACE_BYTES;
-        u32::try_from(places.min(self.limits.open_max)).unwrap_or(u32::MAX)
+    fn is_assigned(&self, lane: Lane) -> bool {
+        let tenures = self.tenures.all();
+        let mut ours = tenures.iter().filter(|tenure| !tenure.is_over());
+        ours.any(|tenure| self.lanes.of(&tenure.partition) == lane)
     }
 
-    fn hand_over(&mut self, record: Record, room: OwnedSemaphorePermit) {
+    fn hand_over(&mut self, record: Record, stay: Stay) {
         let Some(tenure) = self.tenures.open(&record, || self.crew.writer_name()) else {
             return;
         };
         self.metrics.record();
         let partition = record.position.partition.clone();
-        self.crew.take(record, Arc::clone(&tenure), room);
+        self.crew.take(record, Arc::clone(&tenure), stay);
         if tenure.span() >= self.limits.span_max && self.spans_full.insert(partition.clone()) {
             tracing::warn!(%partition, span = tenure.span(), "too much is uncommitted: the partition is paused");
             self.pause(&[partition]);
         }
     }
 
-    fn pause_all(&mut self) {
-        self.house_full = true;
-        let partitions: Vec<_> = self
-            .tenures
-            .all()
-            .iter()
-            .map(|tenure| tenure.partition.clone())
-            .collect();
+    fn pause_lane(&self, lane: Lane) {
+        let partitions = self.partitions_of(&[lane]);
         tracing::debug!(
+            topic = partitions.first().map(|partition| &*partition.topic),
             partitions = partitions.len(),
             "as much is open as may be: reading is paused"
         );
         self.pause(&partitions);
     }
 
+    /// The partitions of these lanes that are ours.
+    fn partitions_of(&self, lanes: &[Lane]) -> Vec<TopicPartition> {
+        let tenures = self.tenures.all();
+        let partitions = tenures.iter().map(|tenure| &tenure.partition);
+        partitions
+            .filter(|partition| lanes.contains(&self.lanes.of(partition)))
+            .cloned()
+            .collect()
+    }
+
     fn resume_where_there_is_room(&mut self) {
-        let half_empty = self.room.available_permits() >= self.limits.open_max / 2;
-        let house_opens = self.house_full && half_empty && self.held.is_empty();
+        let lanes_open = self.lobby.resuming();
         let below = |partition: &TopicPartition| {
             self.tenures
                 .of(partition)
@@ -260,23 +257,17 @@ impl Intake {
         for partition in &spans_open {
             self.spans_full.remove(partition);
         }
-        if house_opens {
-            self.house_full = false;
-            self.full_since = None;
+        let mut open = spans_open;
+        if !lanes_open.is_empty() {
+            open.extend(self.partitions_of(&lanes_open));
         }
-        if self.house_full || (!house_opens && spans_open.is_empty()) {
+        open.retain(|partition| {
+            let is_paused = self.lobby.has_paused(self.lanes.of(partition));
+            !is_paused && !self.spans_full.contains(partition)
+        });
+        if open.is_empty() {
             return;
         }
-        let open: Vec<TopicPartition> = if house_opens {
-            let all = self.tenures.all();
-            all.iter().map(|tenure| tenure.partition.clone()).collect()
-        } else {
-            spans_open
-        };
-        let open: Vec<_> = open
-            .into_iter()
-            .filter(|partition| !self.spans_full.contains(partition))
-            .collect();
         if let Err(error) = self.consumer.resume(&open) {
             tracing::warn!(%error, "reading could not be resumed");
         }
@@ -319,8 +310,12 @@ impl Intake {
         self.consumer.take_up(&beginnings)?;
         // A pause of an earlier tenure outlives it inside the client.
         self.consumer.resume(&partitions)?;
-        if self.house_full {
-            self.pause(&partitions);
+        let still_paused: Vec<_> = partitions
+            .into_iter()
+            .filter(|partition| self.lobby.has_paused(self.lanes.of(partition)))
+            .collect();
+        if !still_paused.is_empty() {
+            self.pause(&still_paused);
         }
         self.share_rates();
         self.status.clear(NotReady::NotAssigned);
@@ -366,8 +361,7 @@ impl Intake {
             tenure.end();
         }
         self.share_rates();
-        self.held
-            .retain(|record| !partitions.contains(&record.position.partition));
+        self.lobby.forget(&partitions);
         let until = Instant::now() + self.limits.drain;
         self.leaving.push_back(Leaving {
             partitions,
@@ -383,8 +377,7 @@ impl Intake {
             partitions = partitions.len(),
             "partitions were lost: their late results are recorded, not committed"
         );
-        self.held
-            .retain(|record| !partitions.contains(&record.position.partition));
+        self.lobby.forget(&partitions);
         self.leave(&partitions);
     }
 
@@ -449,7 +442,7 @@ impl Intake {
         }
         // Said once it is true that nothing new is started.
         self.status.set(NotReady::Draining);
-        self.held.clear();
+        self.lobby.clear();
         let until = Instant::now() + self.limits.drain;
         while Instant::now() < until && tenures.iter().any(|tenure| !tenure.is_idle()) {
             self.status.beat(Loop::Intake);

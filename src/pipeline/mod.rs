@@ -7,6 +7,8 @@ pub mod explained;
 pub mod free_space;
 pub mod intake;
 pub mod leaving;
+pub mod lobby;
+pub mod occupancy;
 pub mod order;
 pub mod places;
 pub mod service;

@@ -1,17 +1,25 @@
-//! Decides who may make a request next where only so many may be in flight: of those who wait, the record that was read
-//! first. A retry would else stand behind everything that was read since, and hold back what may be committed. While ranks
-//! are heeded, the lowest rank goes before that.
+//! Decides who may make a request next where only so many may be in flight: of the lane whose turn it is, the record that was
+//! read first. A retry would else stand behind everything that was read since, and hold back what may be committed. While
+//! ranks are heeded, attempts of every lane go before look-ups, and within a lane the lowest rank goes first.
 //!
-//! It does not know what a request is, nor whether the account may be asked: that is the account's gate.
+//! It does not know what a request is, nor whether the account may be asked: that is the account's gate. Which lane's turn it
+//! is, is decided in `domain::lanes`.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
 
-/// When a record was read, among all that this process has read; no two are the same.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ReadOrder(pub u64);
+use crate::domain::lanes::{FairTurns, Lane, Weight};
+
+/// Where a record stands among all that this process has read; no two are the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReadOrder {
+    /// Its lane.
+    pub lane: Lane,
+    /// When it was read.
+    pub number: u64,
+}
 
 /// What leave is asked for, which decides who goes first while it is being found out whether the provider is back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +43,9 @@ pub struct Places(Mutex<Queue>);
 #[derive(Debug)]
 struct Queue {
     free: usize,
-    waiting: BTreeMap<ReadOrder, Waiter>,
+    /// By the number of their record. A lane stays once somebody of it has waited.
+    waiting: BTreeMap<Lane, BTreeMap<u64, Waiter>>,
+    turns: FairTurns,
     heeds_ranks: bool,
 }
 
@@ -50,21 +60,23 @@ struct Waiter {
 pub struct Place(Option<Arc<Places>>);
 
 impl Places {
-    /// So many places, all of them free.
-    pub fn new(count: usize) -> Arc<Self> {
+    /// So many places, all of them free, for lanes of these weights.
+    pub fn new(count: usize, weights: &[Weight]) -> Arc<Self> {
         Arc::new(Self(Mutex::new(Queue {
             free: count,
             waiting: BTreeMap::new(),
+            turns: FairTurns::new(weights),
             heeds_ranks: false,
         })))
     }
 
-    /// Waits for a place. Of those who wait, the one that was read first gets it. A record waits for one place at a time.
+    /// Waits for a place. Of those of a lane who wait, the one that was read first gets it. A record waits for one place at a
+    /// time.
     pub async fn take(self: &Arc<Self>, order: ReadOrder) -> Place {
         self.take_ranked(order, 0).await
     }
 
-    /// Likewise; while ranks are heeded, it goes behind every lower rank.
+    /// Likewise; while ranks are heeded, it goes behind every lower rank of its lane.
     pub async fn take_ranked(self: &Arc<Self>, order: ReadOrder, rank: u64) -> Place {
         let mut waiting = {
             let mut queue = self.queue();
@@ -73,7 +85,8 @@ impl Places {
                 return Place(Some(Arc::clone(self)));
             }
             let (told, given) = oneshot::channel();
-            queue.waiting.insert(order, Waiter { rank, told });
+            let lane = queue.waiting.entry(order.lane).or_default();
+            lane.insert(order.number, Waiter { rank, told });
             Waiting {
                 places: self,
                 order,
@@ -137,22 +150,51 @@ impl Precedence {
     pub fn rank(self) -> u64 {
         match self {
             Self::Send { outages } => outages.into(),
-            Self::LookUp { outages } => (1 << 32) + u64::from(outages),
+            Self::LookUp { outages } => LOOK_UPS + u64::from(outages),
         }
     }
 }
 
+/// The first rank of look-ups.
+const LOOK_UPS: u64 = 1 << 32;
+
 impl Queue {
     /// Takes out the one whose turn it is.
     fn next(&mut self) -> Option<Waiter> {
-        if !self.heeds_ranks {
-            return self.waiting.pop_first().map(|(_, next)| next);
+        if self.heeds_ranks {
+            return self.next_by_rank();
         }
-        // All are looked through: ranks are heeded while hardly anybody is let in.
-        let first = self.waiting.iter();
-        let first = first.min_by_key(|(order, waiter)| (waiter.rank, **order));
-        let order = first.map(|(order, _)| *order)?;
-        self.waiting.remove(&order)
+        let lanes = self.waiting.iter();
+        let lanes = lanes.filter(|(_, waiting)| !waiting.is_empty());
+        let lane = self.turns.choose(lanes.map(|(lane, _)| *lane))?;
+        let (_, next) = self.waiting.get_mut(&lane)?.pop_first()?;
+        Some(next)
+    }
+
+    /// All are looked through: ranks are heeded while hardly anybody is let in.
+    fn next_by_rank(&mut self) -> Option<Waiter> {
+        let lowest = |waiting: &BTreeMap<u64, Waiter>| {
+            let waiting = waiting.iter();
+            waiting.map(|(number, waiter)| (waiter.rank, *number)).min()
+        };
+        let first_of: Vec<(Lane, (u64, u64))> = self
+            .waiting
+            .iter()
+            .filter_map(|(lane, waiting)| Some((*lane, lowest(waiting)?)))
+            .collect();
+        let looks_up = |(_, (rank, _)): &(Lane, (u64, u64))| *rank >= LOOK_UPS;
+        let only_look_ups = first_of.iter().all(looks_up);
+        let foremost = first_of.iter();
+        let foremost = foremost.filter(|first| only_look_ups || !looks_up(first));
+        let lane = self.turns.choose(foremost.map(|(lane, _)| *lane))?;
+        let (_, (_, number)) = first_of.iter().find(|(of, _)| *of == lane)?;
+        self.waiting.get_mut(&lane)?.remove(number)
+    }
+
+    fn leave(&mut self, order: ReadOrder) {
+        if let Some(waiting) = self.waiting.get_mut(&order.lane) {
+            waiting.remove(&order.number);
+        }
     }
 }
 
@@ -175,7 +217,7 @@ struct Waiting<'a> {
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         if !self.is_over {
-            self.places.queue().waiting.remove(&self.order);
+            self.places.queue().leave(self.order);
         }
     }
 }
@@ -192,9 +234,40 @@ mod tests {
 
     type Taking = Pin<Box<dyn Future<Output = Place>>>;
 
-    fn taking(places: &Arc<Places>, order: u64) -> Taking {
+    /// So many places for lanes of these weights.
+    fn places(count: usize, weights: &[u32]) -> Arc<Places> {
+        let weight = |weight: &u32| Weight::new(*weight).unwrap();
+        let weights: Vec<Weight> = weights.iter().map(weight).collect();
+        Places::new(count, &weights)
+    }
+
+    fn taking_in(lane: usize, places: &Arc<Places>, number: u64, rank: u64) -> Taking {
         let places = Arc::clone(places);
-        Box::pin(async move { places.take(ReadOrder(order)).await })
+        let lane = Lane(lane);
+        let order = ReadOrder { lane, number };
+        Box::pin(async move { places.take_ranked(order, rank).await })
+    }
+
+    fn taking(places: &Arc<Places>, number: u64) -> Taking {
+        taking_in(0, places, number, 0)
+    }
+
+    impl Places {
+        fn count_waiting(&self) -> usize {
+            self.queue().waiting.values().map(BTreeMap::len).sum()
+        }
+    }
+
+    /// Who is served one after the other, by what they were given as names, while each leaves at once.
+    fn served<N: Copy>(mut waiting: Vec<(N, Taking)>) -> Vec<N> {
+        let mut came = Vec::new();
+        while let Some(at) = waiting
+            .iter_mut()
+            .position(|(_, taking)| poll(taking).is_some())
+        {
+            came.push(waiting.remove(at).0);
+        }
+        came
     }
 
     fn poll(taking: &mut Taking) -> Option<Place> {
@@ -209,33 +282,68 @@ mod tests {
 
     #[test]
     fn a_retry_of_an_old_record_goes_before_all_that_was_read_since() {
-        let places = Places::new(1);
+        let places = places(1, &[1]);
         let held = poll(&mut taking(&places, 5)).expect("a free place");
         let mut waiting: Vec<(u64, Taking)> = [7, 3, 6]
             .map(|order| (order, taking(&places, order)))
             .into();
         assert!(waiting.iter_mut().all(|(_, taking)| poll(taking).is_none()));
-        let mut came = Vec::new();
         drop(held);
-        while let Some(at) = waiting
-            .iter_mut()
-            .position(|(_, taking)| poll(taking).is_some())
-        {
-            came.push(waiting.remove(at).0);
-        }
-        assert_eq!(came, [3, 6, 7]);
+        assert_eq!(served(waiting), [3, 6, 7]);
+    }
+
+    #[test]
+    fn lanes_take_turns_whoever_was_read_first_and_each_keeps_its_reading_order() {
+        let places = places(1, &[1, 1]);
+        let held = poll(&mut taking_in(1, &places, 0, 0)).expect("a free place");
+        let backlog = (1..6).map(|number| (1, number));
+        let of_both = backlog.chain([(0, 7), (0, 6), (0, 8)]);
+        let mut waiting: Vec<((usize, u64), Taking)> = of_both
+            .map(|(lane, number)| ((lane, number), taking_in(lane, &places, number, 0)))
+            .collect();
+        assert!(waiting.iter_mut().all(|(_, taking)| poll(taking).is_none()));
+        drop(held);
+        let came = [
+            (0, 6),
+            (1, 1),
+            (0, 7),
+            (1, 2),
+            (0, 8),
+            (1, 3),
+            (1, 4),
+            (1, 5),
+        ];
+        assert_eq!(served(waiting), came);
+    }
+
+    #[test]
+    fn while_ranks_are_heeded_lanes_take_turns_and_the_look_ups_of_all_go_last() {
+        let places = places(1, &[1, 1]);
+        places.heed_ranks(true);
+        let held = poll(&mut taking_in(1, &places, 0, 0)).expect("a free place");
+        let look_up = Precedence::LookUp { outages: 0 }.rank();
+        let of_both = [
+            (0, 1, look_up),
+            (0, 2, 3),
+            (1, 3, 0),
+            (1, 4, 0),
+            (1, 5, look_up),
+            (1, 6, 1),
+        ];
+        let mut waiting: Vec<(u64, Taking)> = of_both
+            .map(|(lane, number, rank)| (number, taking_in(lane, &places, number, rank)))
+            .into();
+        assert!(waiting.iter_mut().all(|(_, taking)| poll(taking).is_none()));
+        drop(held);
+        assert_eq!(served(waiting), [2, 3, 4, 6, 1, 5]);
     }
 
     #[test]
     fn ranks_go_before_reading_order_only_while_they_are_heeded() {
-        let places = Places::new(1);
+        let places = places(1, &[1]);
         let mut held = poll(&mut taking(&places, 0));
         let mut waiting: Vec<(u64, Taking)> = [(1, 2), (2, 2), (3, 1), (4, 0), (5, 0)]
-            .map(|(order, rank)| {
-                let places = Arc::clone(&places);
-                let taking = async move { places.take_ranked(ReadOrder(order), rank).await };
-                (order, Box::pin(taking) as Taking)
-            })
+            .map(|(order, rank)| (order, taking_in(0, &places, order, rank)))
             .into();
         assert!(waiting.iter_mut().all(|(_, taking)| poll(taking).is_none()));
         let mut came = Vec::new();
@@ -256,7 +364,7 @@ mod tests {
 
     #[test]
     fn a_place_that_was_given_to_one_who_no_longer_wants_it_goes_to_the_next() {
-        let places = Places::new(1);
+        let places = places(1, &[1]);
         let held = poll(&mut taking(&places, 1)).expect("a free place");
         let (mut second, mut third) = (taking(&places, 2), taking(&places, 3));
         assert!(poll(&mut second).is_none() && poll(&mut third).is_none());
@@ -268,12 +376,12 @@ mod tests {
 
     #[test]
     fn one_who_stops_waiting_leaves_nothing_behind() {
-        let places = Places::new(1);
+        let places = places(1, &[1]);
         let held = poll(&mut taking(&places, 1)).expect("a free place");
         let mut second = taking(&places, 2);
         assert!(poll(&mut second).is_none());
         drop(second);
-        assert!(places.queue().waiting.is_empty());
+        assert_eq!(places.count_waiting(), 0);
         drop(held);
         assert_eq!(places.queue().free, 1);
     }
@@ -285,7 +393,7 @@ mod tests {
             count in 1_usize..4,
             steps in prop::collection::vec((0_u8..3, any::<prop::sample::Index>()), 1..80),
         ) {
-            let places = Places::new(count);
+            let places = places(count, &[1]);
             let mut held: Vec<Place> = Vec::new();
             let mut waiting: BTreeMap<u64, Taking> = BTreeMap::new();
             for (order, (step, which)) in steps.into_iter().enumerate() {
@@ -316,7 +424,7 @@ mod tests {
                 }
                 prop_assert!(held.len() <= count);
                 prop_assert!(waiting.is_empty() || held.len() == count);
-                prop_assert_eq!(places.queue().waiting.len(), waiting.len());
+                prop_assert_eq!(places.count_waiting(), waiting.len());
                 prop_assert_eq!(places.queue().free, count - held.len());
             }
         }

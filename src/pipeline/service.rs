@@ -12,13 +12,15 @@ use tokio::time::Instant;
 use crate::adapters::admin;
 use crate::adapters::clock::Clock;
 use crate::adapters::kafka::consumer::{GroupConsumer, StartAt};
-use crate::adapters::kafka::dead_letters::DeadLetters;
+use crate::adapters::kafka::dead_letters::{DeadLetters, Destination};
 use crate::adapters::kafka::oauth::TokenSource;
 use crate::adapters::kafka::survey::Survey;
 use crate::adapters::kafka::{client, topics};
 use crate::adapters::ledger::sled_store::{FlushReport, LedgerOptions, OpenError, SledLedger};
 use crate::adapters::ledger::{Ledger, LedgerError};
 use crate::config::Config;
+use crate::config::lanes::Topics;
+use crate::domain::lanes::LaneTopics;
 use crate::telemetry::metrics::{Metrics, MetricsError};
 use crate::telemetry::status::Status;
 
@@ -27,6 +29,7 @@ use super::committer::Committer;
 use super::depth::Depth;
 use super::intake::{self, Ended, Intake, IntakeLimits};
 use super::leaving::{abandon, leave};
+use super::lobby::Lobby;
 use super::tenures::Tenures;
 use super::tokens;
 use super::upkeep::Upkeep;
@@ -120,7 +123,8 @@ struct Service {
 fn begin(config: &Config, start_at: StartAt, runtime: &Runtime) -> Result<Service, RunError> {
     let clock = Clock::default();
     let accounts = &config.providers.accounts;
-    let metrics = Arc::new(Metrics::new(accounts.keys().map(|name| &**name))?);
+    let metrics = Metrics::new(accounts.keys().map(|name| &**name), config.lanes.intents())?;
+    let metrics = Arc::new(metrics);
     let status = Arc::new(Status::default());
     let keys = config
         .keys
@@ -148,13 +152,12 @@ fn begin(config: &Config, start_at: StartAt, runtime: &Runtime) -> Result<Servic
 
     let tokens = tokens::source(&config.kafka, runtime.handle())
         .map_err(|error| RunError::Config(format!("kafka.oauth: {error}")))?;
-    let [partitions, dead_letter_partitions] = topic_partitions(config, &tokens, runtime)?;
+    let (partitions, destinations) = topic_partitions(config, &tokens, runtime)?;
     let record_max = config.intents.size_max.saturating_add(DEAD_LETTER_ROOM);
     let dead_letters = DeadLetters::new(
         &client::producer(&config.kafka, record_max),
         tokens.clone(),
-        &config.kafka.topics.dead_letters,
-        i32::try_from(dead_letter_partitions).unwrap_or(i32::MAX),
+        destinations,
         config.kafka.dead_letter_headers,
     )?;
 
@@ -192,11 +195,15 @@ fn begin(config: &Config, start_at: StartAt, runtime: &Runtime) -> Result<Servic
     )?);
     let tenures = Arc::new(Tenures::default());
     let (stop, stopped) = watch::channel(false);
+    let lobby = Lobby::new(config.intents.open_max, &config.lanes.weights());
+    let lanes = LaneTopics::new(config.lanes.intents().map(Arc::from));
     let upkeep = Upkeep {
         clock,
         ledger: Arc::clone(&ledger),
         consumer: Arc::clone(&consumer),
         tenures: Arc::clone(&tenures),
+        occupancy: Arc::clone(lobby.occupancy()),
+        lanes: lanes.clone(),
         depth,
         metrics: Arc::clone(&metrics),
         status: Arc::clone(&status),
@@ -212,7 +219,7 @@ fn begin(config: &Config, start_at: StartAt, runtime: &Runtime) -> Result<Servic
         config.kafka.commit_interval,
     )
     .map_err(system("the committer's thread"))?;
-    consumer.subscribe(&[&config.kafka.topics.intents])?;
+    consumer.subscribe(&config.lanes.intents().collect::<Vec<_>>())?;
     announce(config);
 
     let intake = Intake::new(intake::Parts {
@@ -220,11 +227,12 @@ fn begin(config: &Config, start_at: StartAt, runtime: &Runtime) -> Result<Servic
         tenures: Arc::clone(&tenures),
         committer,
         crew: Arc::clone(&crew),
+        lobby,
         limits: IntakeLimits {
-            open_max: config.intents.open_max,
             span_max: config.kafka.span_max,
             drain: config.shutdown.drain,
         },
+        lanes,
         partitions,
         runtime: runtime.handle().clone(),
         metrics,
@@ -367,15 +375,15 @@ fn open_ledger(
     Ok(SledLedger::open(options, clock.now())?)
 }
 
-/// Sees to it that the topics are there. Returns the number of partitions of the intents' and of the dead letters' topic.
+/// Sees to it that the topics are there. Returns the number of partitions of all topics of intents, and where dead letters go.
 fn topic_partitions(
     config: &Config,
     tokens: &TokenSource,
     runtime: &Runtime,
-) -> Result<[usize; 2], RunError> {
+) -> Result<(usize, Vec<Destination>), RunError> {
     let asker = client::asker(&config.kafka);
     let survey = Survey::new(&asker, tokens.clone(), ASK)?;
-    let partitions = |topic: &String| {
+    let partitions = |topic: &str| {
         let mut found = survey.topic(topic)?;
         if found.is_none() && config.kafka.create_topics {
             let shape = topics::NewTopicShape {
@@ -385,14 +393,24 @@ fn topic_partitions(
             runtime.block_on(topics::create(&asker, topic, shape))?;
             found = survey.until_there(topic)?;
         }
-        let shape = found.ok_or_else(|| RunError::TopicMissing(topic.clone()))?;
+        let shape = found.ok_or_else(|| RunError::TopicMissing(topic.to_owned()))?;
         Ok::<usize, RunError>(shape.partitions)
     };
-    let names = &config.kafka.topics;
-    Ok([
-        partitions(&names.intents)?,
-        partitions(&names.dead_letters)?,
-    ])
+    let mut all = 0;
+    let mut destinations = Vec::new();
+    for Topics {
+        intents,
+        dead_letters,
+    } in config.lanes.iter().map(|lane| &lane.topics)
+    {
+        all += partitions(intents)?;
+        destinations.push(Destination {
+            of: intents.as_str().into(),
+            topic: dead_letters.as_str().into(),
+            partitions: i32::try_from(partitions(dead_letters)?).unwrap_or(i32::MAX),
+        });
+    }
+    Ok((all, destinations))
 }
 
 fn expire_every(config: &Config) -> Duration {
@@ -401,8 +419,9 @@ fn expire_every(config: &Config) -> Duration {
 }
 
 fn announce(config: &Config) {
+    let topics: Vec<&str> = config.lanes.intents().collect();
     tracing::info!(
-        brokers = %config.kafka.brokers, group = %config.kafka.group, topic = %config.kafka.topics.intents,
+        brokers = %config.kafka.brokers, group = %config.kafka.group, topics = topics.join(","),
         open_max = config.intents.open_max, span_max = config.kafka.span_max,
         ledger = %config.ledger.directory.display(), retention = ?config.ledger.retention,
         "started"

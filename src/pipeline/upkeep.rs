@@ -12,6 +12,7 @@ use crate::adapters::clock::{BootMoment, Clock};
 use crate::adapters::kafka::consumer::GroupConsumer;
 use crate::adapters::ledger::sled_store::SledLedger;
 use crate::adapters::ledger::{Ledger, LedgerError};
+use crate::domain::lanes::LaneTopics;
 use crate::domain::position::{NextOffset, TopicPartition};
 use crate::domain::time::Timestamp;
 use crate::telemetry::metrics::Metrics;
@@ -19,6 +20,7 @@ use crate::telemetry::status::{Loop, NotReady, Status};
 
 use super::depth::Depth;
 use super::free_space::FreeSpace;
+use super::occupancy::Occupancy;
 use super::tenures::Tenures;
 
 /// Between two rounds.
@@ -38,6 +40,10 @@ pub struct Upkeep {
     pub consumer: Arc<GroupConsumer>,
     /// What is open.
     pub tenures: Arc<Tenures>,
+    /// Which lanes are full.
+    pub occupancy: Arc<Occupancy>,
+    /// The topics of the lanes.
+    pub lanes: LaneTopics,
     /// Dead letters that nobody has dealt with.
     pub depth: Arc<Depth>,
     /// Where it is shown.
@@ -95,13 +101,16 @@ impl Upkeep {
         let now = self.clock.now();
         self.metrics.tick(now);
         let tenures = self.tenures.all();
-        let open: usize = tenures.iter().map(|tenure| tenure.open_count()).sum();
-        let oldest = tenures
-            .iter()
-            .filter_map(|tenure| tenure.oldest_open())
-            .min();
-        let age = oldest.map_or(Duration::ZERO, |oldest| now.since(oldest));
-        self.metrics.open_intents(count(open), age);
+        self.metrics.open_intents(|topic| {
+            let of_topic = || {
+                let all = tenures.iter();
+                all.filter(|tenure| *tenure.partition.topic == *topic)
+            };
+            let open: usize = of_topic().map(|tenure| tenure.open_count()).sum();
+            let oldest = of_topic().filter_map(|tenure| tenure.oldest_open()).min();
+            let age = oldest.map_or(Duration::ZERO, |oldest| now.since(oldest));
+            (count(open), age)
+        });
         for tenure in &tenures {
             self.metrics
                 .uncommitted_span(&tenure.partition, count(tenure.span()));
@@ -162,7 +171,10 @@ impl Upkeep {
                     read,
                     since: Instant::now(),
                 });
-            let waits = lag > 0 && tenure.span() == 0;
+            // What waits because as much of its lane is open as may be, is no stall.
+            let waits = lag > 0
+                && tenure.span() == 0
+                && !self.occupancy.is_full(self.lanes.of(&tenure.partition));
             if known.read != read || !waits {
                 *known = Progress {
                     read,

@@ -53,7 +53,7 @@ const DEAD_LETTER_REASON: Label = Label {
 };
 const TOPIC: Label = Label {
     name: "topic",
-    values: "`kafka.topic`",
+    values: "`kafka.topic`, and that of each `[lane.NAME]`",
 };
 const PARTITION: Label = Label {
     name: "partition",
@@ -63,7 +63,7 @@ const PARTITION: Label = Label {
 /// See `help`.
 pub const RECORDS: Declared = Declared {
     name: "sendonce_records_total",
-    help: "Records read from the intents topic, those that came again included.",
+    help: "Records read from the topics of intents, those that came again included.",
     unit: "records",
     labels: &[],
     kind: Kind::Counter,
@@ -248,7 +248,7 @@ pub const OPEN_INTENTS: Declared = Declared {
     name: "sendonce_open_intents",
     help: "Records that have been read and have not reached their end.",
     unit: "intents",
-    labels: &[],
+    labels: &[TOPIC],
     kind: Kind::Gauge,
 };
 
@@ -257,7 +257,7 @@ pub const OLDEST_OPEN: Declared = Declared {
     name: "sendonce_oldest_open_seconds",
     help: "Age of the oldest open record, by its timestamp. 0 when nothing is open.",
     unit: "seconds",
-    labels: &[],
+    labels: &[TOPIC],
     kind: Kind::Gauge,
 };
 
@@ -298,7 +298,7 @@ pub const SEND_LATENCY: Declared = Declared {
     name: "sendonce_send_latency_seconds",
     help: "From a record's timestamp to its acceptance by the provider: what a person who waits for a code feels.",
     unit: "seconds",
-    labels: &[PROVIDER],
+    labels: &[PROVIDER, TOPIC],
     kind: Kind::Histogram {
         buckets: &[
             0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0,

@@ -39,5 +39,6 @@ mod stub;
 mod through_toxiproxy;
 mod toxiproxy;
 mod traced;
+mod two_lanes;
 mod waiting;
 mod worker;

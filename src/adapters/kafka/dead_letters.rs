@@ -1,11 +1,12 @@
 //! Writes dead letters: idempotently, with acks=all, and tells where the broker put each. Whether an intent is set
 //! aside, and what its headers say, is decided in `domain::dead_letter`.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use rdkafka::ClientConfig;
-use rdkafka::error::{KafkaResult, RDKafkaErrorCode};
+use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
 use rdkafka::message::{Header, OwnedHeaders};
 use rdkafka::producer::{FutureProducer, FutureRecord, Producer as _};
 
@@ -18,34 +19,42 @@ use crate::domain::record::Record;
 /// The producer of dead letters.
 pub struct DeadLetters {
     producer: FutureProducer<Speaker>,
-    topic: String,
-    partitions: i32,
+    destinations: Vec<Destination>,
     family: HeaderFamily,
 }
 
+/// Where the dead letters of one topic go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Destination {
+    /// The topic of the intents.
+    pub of: Arc<str>,
+    /// The topic of their dead letters.
+    pub topic: Arc<str>,
+    /// That topic's partitions.
+    pub partitions: i32,
+}
+
 impl DeadLetters {
-    /// For a topic with this many partitions.
+    /// For records of these topics.
     pub fn new(
         config: &ClientConfig,
         tokens: TokenSource,
-        topic: &str,
-        partitions: i32,
+        destinations: Vec<Destination>,
         family: HeaderFamily,
     ) -> KafkaResult<Self> {
         let context = Speaker::new("dead-letters", tokens);
         let producer = config.create_with_context(context)?;
         Ok(Self {
             producer,
-            topic: topic.to_owned(),
-            partitions,
+            destinations,
             family,
         })
     }
 
     /// Writes the record as a dead letter and waits for the broker's acknowledgement.
     ///
-    /// Same partition number as the origin where the topic has it, else chosen by the record's key. What the broker
-    /// refuses for good is written with less of the record in it: see `Form`.
+    /// Same partition number as the origin where its topic of dead letters has it, else chosen by the record's key. What the
+    /// broker refuses for good is written with less of the record in it: see `Form`.
     ///
     /// # Errors
     ///
@@ -71,6 +80,12 @@ impl DeadLetters {
     }
 
     async fn write(&self, record: &Record, letter: &Letter, form: Form) -> KafkaResult<Position> {
+        let origin = &record.position.partition;
+        let mut destinations = self.destinations.iter();
+        let destination = destinations.find(|destination| destination.of == origin.topic);
+        // Nothing is read from another topic than these; if it were, its letter would be tried until somebody sees it.
+        let unknown = KafkaError::MessageProduction(RDKafkaErrorCode::UnknownTopic);
+        let destination = destination.ok_or(unknown)?;
         let headers = form.headers(record, letter, self.family);
         let mut owned = OwnedHeaders::new_with_capacity(headers.len());
         for (key, value) in &headers {
@@ -79,13 +94,13 @@ impl DeadLetters {
                 value: value.as_deref(),
             });
         }
-        let mut out: FutureRecord<'_, [u8], [u8]> = FutureRecord::to(&self.topic).headers(owned);
+        let mut out: FutureRecord<'_, [u8], [u8]> =
+            FutureRecord::to(&destination.topic).headers(owned);
         out.key = record.key.as_deref().filter(|_| form.key);
         out.payload = record.value.as_deref().filter(|_| form.value);
         let stamped = record.timestamp.as_millis();
         out.timestamp = Some(stamped).filter(|at| *at > 0 && form.timestamp);
-        let origin = record.position.partition.partition;
-        out.partition = Some(origin).filter(|number| *number < self.partitions);
+        out.partition = Some(origin.partition).filter(|number| *number < destination.partitions);
         let delivery = self
             .producer
             .send(out, Duration::from_secs(60))
@@ -93,7 +108,7 @@ impl DeadLetters {
             .map_err(|(error, _)| error)?;
         Ok(Position {
             partition: TopicPartition {
-                topic: self.topic.as_str().into(),
+                topic: Arc::clone(&destination.topic),
                 partition: delivery.partition,
             },
             offset: Offset(delivery.offset),

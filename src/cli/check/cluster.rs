@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use tokio::runtime::Runtime;
 
 use crate::adapters::kafka::client;
 use crate::adapters::kafka::survey::{Survey, TopicShape};
 use crate::cli::findings::Findings;
+use crate::config::lanes::Topics;
 use crate::config::{Config, spans};
 use crate::pipeline::tokens;
 
@@ -40,9 +42,21 @@ pub(super) fn look(
             return Ok(());
         }
     }
-    let topics = &config.kafka.topics;
-    let intents = look_at_topic(&survey, config, &topics.intents, findings);
-    let dead_letters = look_at_topic(&survey, config, &topics.dead_letters, findings);
+    for lane in config.lanes.iter() {
+        look_at_lane(&runtime, &survey, config, &lane.topics, findings);
+    }
+    Ok(())
+}
+
+fn look_at_lane(
+    runtime: &Runtime,
+    survey: &Survey,
+    config: &Config,
+    topics: &Topics,
+    findings: &mut Findings,
+) {
+    let intents = look_at_topic(survey, config, &topics.intents, findings);
+    let dead_letters = look_at_topic(survey, config, &topics.dead_letters, findings);
     if let (Some(intents), Some(dead_letters)) = (intents, dead_letters)
         && dead_letters.partitions < intents.partitions
     {
@@ -76,7 +90,7 @@ pub(super) fn look(
             continue;
         }
         match runtime.block_on(survey.settings(topic)) {
-            Ok(settings) => judge(config, &settings, findings),
+            Ok(settings) => judge(topic, config, &settings, findings),
             Err(error) => findings.warning(
                 topic,
                 format!("the broker does not tell its settings: {error}"),
@@ -84,12 +98,11 @@ pub(super) fn look(
         }
     }
     if let Some(shape) = intents {
-        look_at_group(&survey, config, shape, findings);
+        look_at_group(survey, config, &topics.intents, shape, findings);
     }
-    Ok(())
 }
 
-type Judge = fn(&Config, &BTreeMap<String, String>, &mut Findings);
+type Judge = fn(&str, &Config, &BTreeMap<String, String>, &mut Findings);
 
 fn look_at_topic(
     survey: &Survey,
@@ -135,8 +148,12 @@ fn look_at_topic(
     }
 }
 
-fn intents_settings(config: &Config, settings: &BTreeMap<String, String>, findings: &mut Findings) {
-    let topic = &config.kafka.topics.intents;
+fn intents_settings(
+    topic: &str,
+    config: &Config,
+    settings: &BTreeMap<String, String>,
+    findings: &mut Findings,
+) {
     if is_compacted(settings) {
         findings.warning(
             topic,
@@ -159,11 +176,11 @@ fn intents_settings(config: &Config, settings: &BTreeMap<String, String>, findin
 }
 
 fn dead_letter_settings(
+    topic: &str,
     config: &Config,
     settings: &BTreeMap<String, String>,
     findings: &mut Findings,
 ) {
-    let topic = &config.kafka.topics.dead_letters;
     if is_compacted(settings) {
         findings.fault(topic, "is compacted: dead letters with one Kafka key erase one another; set cleanup.policy=delete");
     }
@@ -219,16 +236,24 @@ fn retention(settings: &BTreeMap<String, String>) -> Option<Duration> {
     Some(Duration::from_millis(millis))
 }
 
-fn look_at_group(survey: &Survey, config: &Config, shape: TopicShape, findings: &mut Findings) {
+fn look_at_group(
+    survey: &Survey,
+    config: &Config,
+    topic: &str,
+    shape: TopicShape,
+    findings: &mut Findings,
+) {
     let about = format!("group {}", config.kafka.group);
-    match survey.committed(&config.kafka.topics.intents, shape.partitions) {
+    match survey.committed(topic, shape.partitions) {
         Ok(0) => findings.fine(
             &about,
-            "has no positions yet: `run` begins at the oldest record, and intents.max_age keeps old intents from being sent",
+            format!(
+                "has no positions in {topic} yet: `run` begins at the oldest record, and intents.max_age keeps old intents from being sent"
+            ),
         ),
         Ok(known) => findings.fine(
             &about,
-            format!("has positions in {known} of {} partitions", shape.partitions),
+            format!("has positions in {known} of {} partitions of {topic}", shape.partitions),
         ),
         Err(error) if is_refusal(&error) => findings.fault(&about, format!("does not let us in: {error}")),
         Err(error) => findings.unreachable(&about, format!("does not answer: {error}")),
@@ -251,17 +276,20 @@ mod tests {
     use super::*;
     use crate::config::Sources;
 
+    const INTENTS: &str = "send-intents";
+    const LETTERS: &str = "send-intents.dlq";
+
     fn config() -> Config {
         Config::from_sources(&Sources::default()).unwrap()
     }
 
-    fn judged(judge: Judge, settings: &[(&str, &str)]) -> String {
+    fn judged(topic: &str, judge: Judge, settings: &[(&str, &str)]) -> String {
         let settings = settings
             .iter()
             .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
             .collect();
         let mut findings = Findings::default();
-        judge(&config(), &settings, &mut findings);
+        judge(topic, &config(), &settings, &mut findings);
         let lines: Vec<String> = findings
             .iter()
             .map(|finding| format!("{:?} {}: {}", finding.weight, finding.about, finding.found))
@@ -279,11 +307,11 @@ mod tests {
         ];
         let warning = "min.insync.replicas is 1: a write counts as safe when one broker has it";
         assert_eq!(
-            judged(intents_settings, &defaults),
+            judged(INTENTS, intents_settings, &defaults),
             format!("Warning send-intents: {warning}")
         );
         assert_eq!(
-            judged(dead_letter_settings, &defaults),
+            judged(LETTERS, dead_letter_settings, &defaults),
             format!("Warning send-intents.dlq: {warning}")
         );
     }
@@ -295,18 +323,24 @@ mod tests {
             ("retention.ms", "86400000"),
             ("max.message.bytes", "1000000"),
         ];
-        insta::assert_snapshot!(judged(dead_letter_settings, &losing));
+        insta::assert_snapshot!(judged(LETTERS, dead_letter_settings, &losing));
     }
 
     #[test]
     fn an_intents_topic_that_loses_intents_is_told() {
         let losing = [("cleanup.policy", "compact"), ("retention.ms", "3600000")];
-        insta::assert_snapshot!(judged(intents_settings, &losing));
+        insta::assert_snapshot!(judged(INTENTS, intents_settings, &losing));
     }
 
     #[test]
     fn a_topic_that_keeps_its_records_for_ever_is_fine() {
-        assert_eq!(judged(intents_settings, &[("retention.ms", "-1")]), "");
-        assert_eq!(judged(dead_letter_settings, &[("retention.ms", "-1")]), "");
+        assert_eq!(
+            judged(INTENTS, intents_settings, &[("retention.ms", "-1")]),
+            ""
+        );
+        assert_eq!(
+            judged(LETTERS, dead_letter_settings, &[("retention.ms", "-1")]),
+            ""
+        );
     }
 }

@@ -79,7 +79,7 @@ fn look_at_configuration(config: &Config, findings: &mut Findings) {
 /// Reads every profile as `run` would, its credentials included.
 fn look_at_providers(config: &Config, findings: &mut Findings) -> anyhow::Result<()> {
     let names = config.providers.accounts.keys();
-    let metrics = Metrics::new(names.map(|name| &**name))?;
+    let metrics = Metrics::new(names.map(|name| &**name), config.lanes.intents())?;
     let accounts = match Accounts::open(config, &metrics) {
         Ok(accounts) => accounts,
         Err(faults) => {

@@ -36,6 +36,9 @@ pub struct Arguments {
     /// published again must get the same key.
     #[arg(long, value_enum, value_name = "WHAT", default_value_t = KeyBy::EventId)]
     key_by: KeyBy,
+    /// The lane to write to, as `[lane.NAME]` calls it; without it, `kafka.topic`.
+    #[arg(long, value_name = "NAME")]
+    lane: Option<String>,
     /// Write the lines that are intents, and pass over the others; standard input is then written as it comes.
     #[arg(long)]
     skip_invalid: bool,
@@ -70,6 +73,7 @@ struct Tally {
 ///
 /// When the file cannot be read, or Kafka does not take what is written; how many it took is told before.
 pub fn run(config: &Config, arguments: &Arguments) -> anyhow::Result<Exit> {
+    let topic = topic(config, arguments.lane.as_deref())?;
     let rules = config.intents.rules();
     let mut tally = Tally::default();
     let once = arguments.skip_invalid && !arguments.dry_run;
@@ -95,7 +99,7 @@ pub fn run(config: &Config, arguments: &Arguments) -> anyhow::Result<Exit> {
     } else {
         tally = Tally::default();
         let input = open(&arguments.file, kept.as_deref(), "publishing")?;
-        write_all(config, &rules, input, arguments.key_by, &mut tally)
+        write_all((config, topic), &rules, input, arguments.key_by, &mut tally)
     };
     report(arguments, &tally)?;
     outcome?;
@@ -106,8 +110,20 @@ pub fn run(config: &Config, arguments: &Arguments) -> anyhow::Result<Exit> {
     })
 }
 
+/// The topic of the lane of this name.
+fn topic<'a>(config: &'a Config, name: Option<&str>) -> Result<&'a str, UsageError> {
+    let lane = match name {
+        None => &config.lanes.first,
+        Some(name) => config
+            .lanes
+            .named(name)
+            .ok_or_else(|| UsageError(format!("there is no [lane.{name}]")))?,
+    };
+    Ok(&lane.topics.intents)
+}
+
 fn write_all(
-    config: &Config,
+    (config, topic): (&Config, &str),
     rules: &IntakeRules,
     mut input: Input<'_>,
     key_by: KeyBy,
@@ -119,7 +135,6 @@ fn write_all(
         .build()?;
     let tokens = tokens::source(&config.kafka, runtime.handle())?;
     let properties = client::producer(&config.kafka, config.intents.size_max);
-    let topic = &config.kafka.topics.intents;
     let mut publisher = Publisher::new(&properties, tokens, topic)?;
     let written: anyhow::Result<()> = runtime.block_on(async {
         while let Some(line) = input.next(rules)? {

@@ -231,7 +231,7 @@ fn open_account(
     let configured = provider.rate_per_second;
     config.providers.routes.clear();
     config.providers.accounts = BTreeMap::from([(Arc::from(name.as_str()), provider)]);
-    let metrics = Metrics::new([name.as_str()])?;
+    let metrics = Metrics::new([name.as_str()], [])?;
     let accounts = Accounts::open(&config, &metrics).map_err(|faults| {
         let faults: Vec<_> = faults
             .into_iter()

@@ -95,8 +95,8 @@ fn the_environment_lies_above_the_file_and_the_file_above_the_defaults() {
     )
     .unwrap();
     assert_eq!(config.kafka.group, "from-file");
-    assert_eq!(config.kafka.topics.intents, "from-env");
-    assert_eq!(config.kafka.topics.dead_letters, "from-env.dlq");
+    assert_eq!(config.lanes.first.topics.intents, "from-env");
+    assert_eq!(config.lanes.first.topics.dead_letters, "from-env.dlq");
     assert_eq!(config.kafka.span_max, 10_000);
 }
 
@@ -125,7 +125,7 @@ fn the_environment_is_read_as_toml_where_it_is_toml_and_as_text_where_text_is_wa
         ],
     )
     .unwrap();
-    assert_eq!(config.kafka.topics.intents, "17");
+    assert_eq!(config.lanes.first.topics.intents, "17");
     assert_eq!(config.kafka.group, "quoted");
     assert_eq!(config.kafka.span_max, 17);
     assert!(config.kafka.create_topics);
@@ -153,6 +153,46 @@ fn a_routed_name_without_a_section_is_the_profile_of_that_name() {
     assert_eq!(&*config.providers.accounts["one"].profile, "one");
     assert_eq!(&*config.providers.accounts["two"].profile, "generic");
     assert_eq!(config.providers.accounts["two"].concurrency, None);
+}
+
+#[test]
+fn further_topics_are_lanes_beside_that_of_kafka_and_their_dead_letters_are_named_after_them() {
+    let config = read(
+        "[kafka]\nweight = 10\n[lane.news]\ntopic = \"news\"\n[lane.bulk]\ntopic = \"bulk\"\ndead_letter_topic = \"bad\"",
+        &[("SENDONCE__LANE__NEWS__WEIGHT", "2")],
+    )
+    .unwrap();
+    let lanes: Vec<_> = config
+        .lanes
+        .iter()
+        .map(|lane| {
+            let topics = &lane.topics;
+            (&*topics.intents, &*topics.dead_letters, lane.weight.get())
+        })
+        .collect();
+    let told = [
+        ("send-intents", "send-intents.dlq", 10),
+        ("bulk", "bad", 1),
+        ("news", "news.dlq", 2),
+    ];
+    assert_eq!(lanes, told);
+    let news = config.lanes.named("news").unwrap();
+    assert_eq!(news.topics.intents, "news");
+    assert_eq!(config.lanes.named("kafka"), None);
+}
+
+#[test]
+fn there_are_at_most_sixteen_lanes() {
+    let of = |count: usize| -> String {
+        let lane = |n: usize| format!("[lane.l{n}]\ntopic = \"t{n}\"\n");
+        (0..count).map(lane).collect()
+    };
+    assert_eq!(read(&of(15), &[]).unwrap().lanes.iter().count(), 16);
+    let faults = read(&of(16), &[]).unwrap_err().to_string();
+    assert!(faults.contains("there can be 16 lanes"), "{faults}");
+    let crowded = format!("[intents]\nopen_max = 15\n{}", of(15));
+    let faults = read(&crowded, &[]).unwrap_err().to_string();
+    assert!(faults.contains("intents.open_max"), "{faults}");
 }
 
 #[test]

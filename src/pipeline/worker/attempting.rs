@@ -377,7 +377,7 @@ impl Crew {
                     provider.id_absent();
                 }
                 let latency = self.parts.clock.now().since(job.record.timestamp);
-                provider.send_latency(latency);
+                provider.send_latency(job.order.lane, latency);
             }
             Standing::DeadLettered(_) | Standing::DeadLettering(_) => {
                 provider.outcome(Outcome::DeadLettered);

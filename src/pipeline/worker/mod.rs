@@ -16,7 +16,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::FutureExt as _;
 use tokio::runtime::Handle;
-use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::sync::watch;
 use uuid::Uuid;
 
 use crate::adapters::clock::Clock;
@@ -33,6 +33,7 @@ use crate::telemetry::status::{NotReady, Status};
 
 use super::accounts::Accounts;
 use super::depth::Depth;
+use super::occupancy::Stay;
 use super::order::{Queues, Turn};
 use super::places::ReadOrder;
 use super::tenure::{AtWork, Tenure};
@@ -96,7 +97,7 @@ struct Job {
     /// What has been found out about the record; it outlives a panic.
     about: Mutex<About>,
     turn: Option<Turn<(TopicPartition, Bytes)>>,
-    _room: OwnedSemaphorePermit,
+    _stay: Stay,
     _at_work: AtWork,
 }
 
@@ -118,9 +119,9 @@ impl Crew {
         })
     }
 
-    /// Starts work on a record that its tenure has opened. `room` is given back when the work ends. To be called in the
-    /// order in which records are read: where places to send are few, they go to the oldest first.
-    pub fn take(self: &Arc<Self>, record: Record, tenure: Arc<Tenure>, room: OwnedSemaphorePermit) {
+    /// Starts work on a record that its tenure has opened. `stay` is given back when the work ends. To be called in the
+    /// order in which records of a lane are read: where places to send are few, they go to its oldest first.
+    pub fn take(self: &Arc<Self>, record: Record, tenure: Arc<Tenure>, stay: Stay) {
         let by_key = self
             .parts
             .ordered_by_key
@@ -133,11 +134,14 @@ impl Crew {
         let at_work = tenure.at_work();
         let job = Job {
             record,
-            order: ReadOrder(self.taken.fetch_add(1, Ordering::Relaxed)),
+            order: ReadOrder {
+                lane: stay.lane(),
+                number: self.taken.fetch_add(1, Ordering::Relaxed),
+            },
             tenure,
             about: Mutex::default(),
             turn,
-            _room: room,
+            _stay: stay,
             _at_work: at_work,
         };
         let crew = Arc::clone(self);
@@ -311,8 +315,9 @@ impl Crew {
     /// What becomes of a record when the ledger has ended: it stays open and unsent until its tenure is over. Nothing but
     /// another process can go on with it, so the service is told.
     async fn without_ledger(&self, job: &Job) -> Stopped {
-        let is_news = !self.ledger_ended.send_replace(true);
+        // First of all, so that whoever is told of the end finds the reason.
         self.parts.status.set(NotReady::LedgerNotWritable);
+        let is_news = !self.ledger_ended.send_replace(true);
         // At the end of the process it is closed under whoever was too late.
         if is_news && !job.tenure.is_over() {
             tracing::error!(

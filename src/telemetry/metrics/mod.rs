@@ -1,7 +1,7 @@
 //! Records what happens, cheaply: every series whose labels are known beforehand is there from the start, at zero, and is
 //! reached without a look-up by text. What each metric means is in [`super::declared`].
 //!
-//! The number of series depends on the configured providers and the assigned partitions alone.
+//! The number of series depends on the configured providers and topics and the assigned partitions alone.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,6 +19,7 @@ use crate::domain::attempt::Verdict;
 use crate::domain::breaker::{BreakerState, Cause};
 use crate::domain::dead_letter::Reason;
 use crate::domain::intent::decode::IgnoredReason;
+use crate::domain::lanes::Lane;
 use crate::domain::position::TopicPartition;
 use crate::domain::reconcile::Finding;
 use crate::domain::time::Timestamp;
@@ -79,8 +80,8 @@ pub struct Metrics {
     dead_letters: Members<Reason, IntCounter>,
     dead_letter_depth: Members<Reason, IntGauge>,
     unknown_open: IntGauge,
-    open_intents: IntGauge,
-    oldest_open: Gauge,
+    /// Open intents and the oldest one's age, by topic.
+    open: Vec<(Arc<str>, IntGauge, Gauge)>,
     uncommitted_span: IntGaugeVec,
     consumer_lag: IntGaugeVec,
     duplicates: Duplicates,
@@ -105,7 +106,8 @@ pub struct ProviderMetrics {
     replays: IntCounter,
     suspected: IntCounter,
     attempt_duration: Histogram,
-    send_latency: Histogram,
+    /// By lane.
+    send_latency: Arc<[Histogram]>,
     circuit: Members<BreakerState, IntGauge>,
     circuit_opened: Members<Cause, IntCounter>,
 }
@@ -121,10 +123,15 @@ struct Duplicates {
 }
 
 impl Metrics {
-    /// Declares everything, at zero. `providers` are the configured names: no other becomes a label.
-    pub fn new<'a>(providers: impl IntoIterator<Item = &'a str>) -> Result<Self, MetricsError> {
+    /// Declares everything, at zero. `providers` are the configured names, and `topics` those of the lanes: no other becomes a
+    /// label.
+    pub fn new<'a>(
+        providers: impl IntoIterator<Item = &'a str>,
+        topics: impl IntoIterator<Item = &'a str>,
+    ) -> Result<Self, MetricsError> {
         let new = Registering::default();
-        let families = ProviderFamilies::new(&new)?;
+        let topics: Vec<Arc<str>> = topics.into_iter().map(Arc::from).collect();
+        let families = ProviderFamilies::new(&new, &topics)?;
         let providers = providers
             .into_iter()
             .map(|name| Ok((Arc::from(name), families.of(name)?)))
@@ -152,8 +159,19 @@ impl Metrics {
                 depth.get_metric_with_label_values(&[name])
             })?,
             unknown_open: new.gauge(&declared::UNKNOWN_OPEN)?,
-            open_intents: new.gauge(&declared::OPEN_INTENTS)?,
-            oldest_open: new.fraction(&declared::OLDEST_OPEN)?,
+            open: {
+                let count = new.gauges(&declared::OPEN_INTENTS)?;
+                let oldest = new.fractions(&declared::OLDEST_OPEN)?;
+                let of = |topic: Arc<str>| {
+                    let count = count.get_metric_with_label_values(&[&topic])?;
+                    let oldest = oldest.get_metric_with_label_values(&[&topic])?;
+                    Ok((topic, count, oldest))
+                };
+                topics
+                    .into_iter()
+                    .map(of)
+                    .collect::<Result<_, MetricsError>>()?
+            },
             uncommitted_span: new.gauges(&declared::UNCOMMITTED_SPAN)?,
             consumer_lag: new.gauges(&declared::CONSUMER_LAG)?,
             duplicates: Duplicates::new(&new)?,
@@ -251,10 +269,13 @@ impl Metrics {
         self.unknown_open.set(shown(count));
     }
 
-    /// So many records are open, the oldest of this age.
-    pub fn open_intents(&self, count: u64, oldest: Duration) {
-        self.open_intents.set(shown(count));
-        self.oldest_open.set(oldest.as_secs_f64());
+    /// So many records of each topic are open, the oldest of this age.
+    pub fn open_intents(&self, of: impl Fn(&str) -> (u64, Duration)) {
+        for (topic, open, oldest_open) in &self.open {
+            let (count, oldest) = of(topic);
+            open.set(shown(count));
+            oldest_open.set(oldest.as_secs_f64());
+        }
     }
 
     /// So many records of the partition lie between the first open one and the last one read.
@@ -371,9 +392,11 @@ impl ProviderMetrics {
         self.suspected.inc();
     }
 
-    /// An intent was accepted this long after its record was written.
-    pub fn send_latency(&self, latency: Duration) {
-        self.send_latency.observe(latency.as_secs_f64());
+    /// An intent of this lane was accepted this long after its record was written.
+    pub fn send_latency(&self, lane: Lane, latency: Duration) {
+        if let Some(series) = self.send_latency.get(lane.0) {
+            series.observe(latency.as_secs_f64());
+        }
     }
 }
 

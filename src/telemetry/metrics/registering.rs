@@ -1,8 +1,10 @@
 //! Makes series from their declarations: those whose labels are known beforehand at once, so that they are there at zero.
 
+use std::sync::Arc;
+
 use prometheus::core::Collector;
 use prometheus::{
-    Gauge, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge,
+    GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge,
     IntGaugeVec, Opts, Registry,
 };
 
@@ -23,13 +25,15 @@ pub(super) struct ProviderFamilies {
     suspected: IntCounterVec,
     attempt_duration: HistogramVec,
     send_latency: HistogramVec,
+    topics: Vec<Arc<str>>,
     circuit: IntGaugeVec,
     circuit_opened: IntCounterVec,
 }
 
 impl ProviderFamilies {
-    pub(super) fn new(new: &Registering) -> Result<Self, MetricsError> {
+    pub(super) fn new(new: &Registering, topics: &[Arc<str>]) -> Result<Self, MetricsError> {
         Ok(Self {
+            topics: topics.to_vec(),
             outcomes: new.counters(&declared::OUTCOMES)?,
             attempts: new.counters(&declared::ATTEMPTS)?,
             unmatched: new.counters(&declared::UNMATCHED_ANSWERS)?,
@@ -75,8 +79,13 @@ impl ProviderFamilies {
                 .attempt_duration
                 .get_metric_with_label_values(&[provider])?,
             send_latency: self
-                .send_latency
-                .get_metric_with_label_values(&[provider])?,
+                .topics
+                .iter()
+                .map(|topic| {
+                    self.send_latency
+                        .get_metric_with_label_values(&[provider, topic])
+                })
+                .collect::<Result<_, _>>()?,
             circuit: members(
                 BreakerState::ALL.map(|state| (state, state.name())),
                 |name| self.circuit.get_metric_with_label_values(&[provider, name]),
@@ -124,11 +133,7 @@ impl Registering {
         self.register(IntGaugeVec::new(opts(declared), &labels(declared))?)
     }
 
-    /// A gauge that is not only whole.
-    pub(super) fn fraction(&self, declared: &Declared) -> prometheus::Result<Gauge> {
-        self.register(Gauge::with_opts(opts(declared))?)
-    }
-
+    /// Gauges that are not only whole.
     pub(super) fn fractions(&self, declared: &Declared) -> prometheus::Result<GaugeVec> {
         self.register(GaugeVec::new(opts(declared), &labels(declared))?)
     }

@@ -12,7 +12,7 @@ fn partition(number: i32) -> TopicPartition {
 }
 
 fn metrics() -> Metrics {
-    Metrics::new(["captifi", "twilio"]).unwrap()
+    Metrics::new(["captifi", "twilio"], ["send-intents", "marketing"]).unwrap()
 }
 
 fn series(metrics: &Metrics) -> BTreeSet<String> {
@@ -76,11 +76,14 @@ fn what_happens_is_counted_where_it_belongs() {
     metrics.ledger_size(7, 4096);
     metrics.ledger_disk_free(1 << 40);
     metrics.dead_letter_depth(|reason| u64::from(reason == Reason::Rejected) * 3);
-    metrics.open_intents(5, Duration::from_millis(1500));
+    metrics.open_intents(|topic| match topic {
+        "marketing" => (5, Duration::from_millis(1500)),
+        _ => (0, Duration::ZERO),
+    });
     let captifi = metrics.provider("captifi");
     captifi.attempt(Verdict::Unknown, Duration::from_millis(20));
     captifi.outcome(Outcome::Accepted);
-    captifi.send_latency(Duration::from_secs(2));
+    captifi.send_latency(Lane(1), Duration::from_secs(2));
     metrics.provider("gone").outcome(Outcome::DeadLettered);
     for (series, want) in [
         ("sendonce_records_total", 1.0),
@@ -90,7 +93,12 @@ fn what_happens_is_counted_where_it_belongs() {
         ("sendonce_ledger_bytes", 4096.0),
         ("sendonce_ledger_disk_free_bytes", 1_099_511_627_776.0),
         ("sendonce_dead_letter_depth{reason=\"rejected\"}", 3.0),
-        ("sendonce_oldest_open_seconds", 1.5),
+        ("sendonce_open_intents{topic=\"send-intents\"}", 0.0),
+        ("sendonce_oldest_open_seconds{topic=\"marketing\"}", 1.5),
+        (
+            "sendonce_send_latency_seconds_bucket{provider=\"captifi\",topic=\"marketing\",le=\"2.5\"}",
+            1.0,
+        ),
         (
             "sendonce_attempts_total{provider=\"captifi\",verdict=\"unknown\"}",
             1.0,
@@ -165,7 +173,7 @@ fn p52_the_number_of_series_does_not_depend_on_what_is_sent() {
     // Each provider has a fixed number of series, and so has everything else.
     let with = |count: usize| {
         let names: Vec<String> = (0..count).map(|number| format!("p{number}")).collect();
-        series(&Metrics::new(names.iter().map(String::as_str)).unwrap()).len()
+        series(&Metrics::new(names.iter().map(String::as_str), ["a", "b"]).unwrap()).len()
     };
     let (none, one, ten) = (with(0), with(1), with(10));
     assert_eq!(ten - none, 10 * (one - none));

@@ -95,7 +95,12 @@ fn a_property_that_librdkafka_does_not_know_is_found_without_connecting() {
 
 /// What `check --connect` finds at these brokers.
 fn connected(brokers: &str) -> Output {
-    let mut environment = WITH_A_SECRET.to_vec();
+    connected_with(brokers, &[])
+}
+
+/// The same with more environment.
+fn connected_with(brokers: &str, more: &[(&str, &str)]) -> Output {
+    let mut environment = [&WITH_A_SECRET, more].concat();
     environment.push(("SENDONCE__KAFKA__BROKERS", brokers));
     environment.push(("SENDONCE__KAFKA__CREATE_TOPICS", "false"));
     environment.push(("SENDONCE__LOG__LEVEL", "off"));
@@ -134,6 +139,19 @@ fn p34_a_topic_that_is_missing_is_found_by_name() {
         found.contains(&"fault send-intents.dlq".to_owned()),
         "{found:?}"
     );
+}
+
+#[test]
+fn every_lane_s_topics_are_looked_at() {
+    let cluster = cluster();
+    cluster.create_topic("bulk", 8, 1).unwrap();
+    let output = connected_with(
+        &cluster.bootstrap_servers(),
+        &[("SENDONCE__LANE__BULK__TOPIC", "bulk")],
+    );
+    assert_eq!(output.status.code(), Some(78));
+    let found = found(&output);
+    assert!(found.contains(&"fault bulk.dlq".to_owned()), "{found:?}");
 }
 
 #[test]

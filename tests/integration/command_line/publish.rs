@@ -24,7 +24,11 @@ fn publish(brokers: &str, typed: &[&str], stdin: &str) -> Output {
 
 /// Partition and value by key.
 fn held(kafka: &Kafka) -> BTreeMap<String, (i32, String)> {
-    let records = kafka.records("send-intents");
+    held_in(kafka, "send-intents")
+}
+
+fn held_in(kafka: &Kafka, topic: &str) -> BTreeMap<String, (i32, String)> {
+    let records = kafka.records(topic);
     let part = |part: Option<&[u8]>| String::from_utf8(part.unwrap().to_vec()).unwrap();
     records
         .iter()
@@ -103,6 +107,25 @@ fn the_recipient_can_be_the_key_in_its_canonical_form() {
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     let held = held(&Kafka::at(cluster.bootstrap_servers()));
     assert!(held.contains_key("+447700900123"), "{:?}", held.keys());
+}
+
+#[test]
+fn a_lane_is_written_to_by_its_name_and_one_that_is_not_there_exits_64() {
+    let cluster = cluster();
+    cluster.create_topic("bulk", 1, 1).unwrap();
+    let environment = [
+        ("SENDONCE__KAFKA__BROKERS", &*cluster.bootstrap_servers()),
+        ("SENDONCE__LANE__MARKETING__TOPIC", "bulk"),
+    ];
+    let publish = |lane: &str| sendonce(&["publish", "--lane", lane, "-"], &environment, INTENTS);
+    assert_eq!(publish("marketing").status.code(), Some(0));
+    let kafka = Kafka::at(cluster.bootstrap_servers());
+    assert_eq!(held_in(&kafka, "bulk").len(), 3);
+    let output = publish("letters");
+    assert_eq!(output.status.code(), Some(64));
+    let told = text(&output.stderr);
+    assert!(told.contains("there is no [lane.letters]"), "{told}");
+    assert!(held(&kafka).is_empty());
 }
 
 #[test]

@@ -5,6 +5,7 @@ mod dispatching;
 mod foreign_bytes;
 mod kafka_input;
 mod keys;
+mod lanes;
 mod ledger_directory;
 mod looking_up;
 mod main_job;

@@ -7,25 +7,26 @@ use std::time::Duration;
 use sendonce::adapters::clock::Clock;
 use sendonce::adapters::kafka::client;
 use sendonce::adapters::kafka::consumer::Beginning;
-use sendonce::adapters::kafka::dead_letters::DeadLetters;
+use sendonce::adapters::kafka::dead_letters::{DeadLetters, Destination};
 use sendonce::adapters::kafka::oauth::TokenSource;
 use sendonce::adapters::ledger::memory::{Flushing, MemoryLedger};
 use sendonce::adapters::ledger::{Ledger, LedgerError, LedgerSize, Persisting, Recorded};
 use sendonce::config::{Config, HeaderFamily, Sources};
 use sendonce::domain::attempt::Verdict;
 use sendonce::domain::idempotency_key::{LedgerKey, ProfileHash};
+use sendonce::domain::lanes::Lane;
 use sendonce::domain::ledger_entry::{Entry, Fact, Story, Writer};
 use sendonce::domain::position::{AssignmentEpoch, NextOffset, Offset, Position, TopicPartition};
 use sendonce::domain::record::Record;
 use sendonce::domain::time::Timestamp;
 use sendonce::pipeline::accounts::Accounts;
 use sendonce::pipeline::depth::Depth;
+use sendonce::pipeline::occupancy::Occupancy;
 use sendonce::pipeline::tenure::Tenure;
 use sendonce::pipeline::worker::{Crew, Parts, Reading};
 use sendonce::telemetry::metrics::Metrics;
 use sendonce::telemetry::status::{NotReady, Status};
 use tokio::runtime::Handle;
-use tokio::sync::Semaphore;
 
 use crate::dead_letters::{dead_letters, reasons};
 use crate::product::{Embedded, Home, SOON, Setup, sms};
@@ -96,9 +97,13 @@ fn crew_with(
     let config = Config::from_sources(&sources).expect("it can be meant");
     let accounts = Accounts::open(&config, metrics).expect("accounts");
     let producer = client::producer(&config.kafka, 2_000_000);
-    let topic = &config.kafka.topics.dead_letters;
+    let destination = Destination {
+        of: "send-intents".into(),
+        topic: "send-intents.dlq".into(),
+        partitions: 1,
+    };
     let family = HeaderFamily::default();
-    let dead_letters = DeadLetters::new(&producer, TokenSource::none(), topic, 1, family);
+    let dead_letters = DeadLetters::new(&producer, TokenSource::none(), vec![destination], family);
     let depth = tokio::task::block_in_place(|| Depth::of(&*ledger, Arc::clone(metrics)));
     Crew::new(Parts {
         runtime: Handle::current(),
@@ -147,8 +152,8 @@ fn handed_over(crew: &Arc<Crew>) -> Arc<Tenure> {
         headers_unreadable: 0,
     };
     tenure.open(Offset(0), record.timestamp).expect("the first");
-    let room = Arc::new(Semaphore::new(1)).try_acquire_owned();
-    crew.take(record, Arc::clone(&tenure), room.expect("room"));
+    let stay = Occupancy::of(1).take(Lane::default(), 1);
+    crew.take(record, Arc::clone(&tenure), stay);
     tenure
 }
 
@@ -163,7 +168,7 @@ async fn while_panicking(kind: fn(&Fact) -> bool) -> (usize, String, String) {
     let kafka = Embedded::with_partitions(1);
     let provider = Scripted::playing([accepting()]).await;
     let inner = in_memory(Flushing::Automatic);
-    let metrics = Arc::new(Metrics::new(["stub"]).expect("metrics"));
+    let metrics = Arc::new(Metrics::new(["stub"], ["send-intents"]).expect("metrics"));
     let setup = Setup::new(&kafka, &provider.url());
     let crew = crew(&setup, Arc::new(PanicsAt { inner, kind }), &metrics);
     ended(&handed_over(&crew)).await;
@@ -195,7 +200,7 @@ async fn a_slow_flush_takes_nothing_from_the_time_of_the_request() {
     let kafka = Embedded::with_partitions(1);
     let provider = Scripted::playing([accepting()]).await;
     let ledger = Arc::new(in_memory(Flushing::Manual));
-    let metrics = Arc::new(Metrics::new(["stub"]).expect("metrics"));
+    let metrics = Arc::new(Metrics::new(["stub"], ["send-intents"]).expect("metrics"));
     let setup = Setup::new(&kafka, &provider.url());
     let crew = crew(&setup, Arc::<MemoryLedger>::clone(&ledger), &metrics);
     let tenure = handed_over(&crew);
@@ -225,7 +230,7 @@ async fn a_ledger_that_has_ended_is_told_and_not_taken_for_the_end_of_the_tenure
     let provider = Scripted::playing([accepting()]).await;
     let ledger = in_memory(Flushing::Automatic);
     ledger.close();
-    let metrics = Arc::new(Metrics::new(["stub"]).expect("metrics"));
+    let metrics = Arc::new(Metrics::new(["stub"], ["send-intents"]).expect("metrics"));
     let status = Arc::new(Status::default());
     let setup = Setup::new(&kafka, &provider.url());
     let crew = crew_with(&setup, Arc::new(ledger), &metrics, &status);

@@ -3,6 +3,7 @@
 mod beginnings;
 mod brokers;
 mod kills;
+mod lanes;
 mod membership;
 mod place;
 mod setting_aside;
