@@ -17,6 +17,7 @@ use crate::telemetry::metrics::Outcome;
 
 use super::super::accounts::{Account, Pass};
 use super::super::places::Precedence;
+use super::super::rejections::Leave;
 use super::setting_aside::About;
 use super::{Crew, Job, Stopped};
 
@@ -125,7 +126,7 @@ impl Crew {
                         return Err(Stopped::TenureOver);
                     }
                     let Some(ready) = pass.take() else {
-                        pass = self.pass(job, case, story.as_deref()).await?;
+                        pass = self.pass(job, intent, case, story.as_deref()).await?;
                         continue;
                     };
                     let request = match &request {
@@ -134,7 +135,10 @@ impl Crew {
                             Ok(rendered) => request.insert(rendered),
                             Err((reason, detail)) => {
                                 // Nothing is asked of the account: its dead letter may wait for long.
-                                drop(ready);
+                                match story {
+                                    None => ready.not_rendered(&self.parts.clock),
+                                    Some(_) => drop(ready),
+                                }
                                 let why = (reason, detail.as_str());
                                 let aside = self.cannot_render(job, intent, case, story, why);
                                 return Box::pin(aside).await;
@@ -234,6 +238,7 @@ impl Crew {
     async fn pass(
         &self,
         job: &Job,
+        intent: &Intent,
         case: &Case,
         story: Option<&Story>,
     ) -> Result<Option<Pass>, Stopped> {
@@ -246,9 +251,37 @@ impl Crew {
         let precedence = Precedence::Send {
             outages: story.map_or(0, Story::outages),
         };
+        let admitted = async {
+            loop {
+                let leave = self.leave(job, intent, case, story).await?;
+                let pass = self.admitted(job, case, precedence).await?;
+                // Many may have waited for the account when their template was paused.
+                if leave.as_ref().is_none_or(Leave::holds) {
+                    return Ok(pass.with(leave));
+                }
+            }
+        };
         tokio::select! {
-            pass = self.admitted(job, case, precedence) => pass.map(Some),
+            pass = admitted => pass.map(Some),
             expired = expiry => expired.map(|()| None),
+        }
+    }
+
+    /// Leave to send an intent of this template, where templates are held back. What may have been taken is asked about all
+    /// the same: its key's window does not wait.
+    async fn leave(
+        &self,
+        job: &Job,
+        intent: &Intent,
+        case: &Case,
+        story: Option<&Story>,
+    ) -> Result<Option<Leave>, Stopped> {
+        match &case.account.rejections {
+            Some(rejections) if !story.is_some_and(Story::may_have_been_taken) => tokio::select! {
+                leave = Box::pin(rejections.admit(intent, job.order)) => Ok(leave),
+                () = job.tenure.over() => Err(Stopped::TenureOver),
+            },
+            Some(_) | None => Ok(None),
         }
     }
 
