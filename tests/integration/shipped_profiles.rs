@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use sendonce::domain::profile::{
-    KeyRule, LookupProof, Place, Profile, ReplayMark, Scope, Stores, Test, WindowStart,
+    Auth, KeyRule, LookupProof, Place, Profile, ReplayMark, Scope, Stores, Test, WindowStart,
 };
 
 fn folder() -> PathBuf {
@@ -122,9 +122,9 @@ fn page() -> String {
     let mut page = INTRODUCTION.to_owned();
     page.push_str(KEYED);
     page.push_str(
-        "\n| Profile | Key in | Window | Repeats until | Bound to | A replay shows by | Stored under the key | Look-up | What to know |\n",
+        "\n| Profile | Key in | Window | Repeats until | Bound to | A replay shows by | Stored under the key | Look-up | Credentials | What to know |\n",
     );
-    page.push_str("| --- | --- | --- | --- | --- | --- | --- | --- | --- |\n");
+    page.push_str("| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n");
     for (name, profile) in &profiles {
         if let Some(key) = &profile.key {
             let cells = [
@@ -136,13 +136,14 @@ fn page() -> String {
                 replay(key),
                 stores(key).to_owned(),
                 lookup(profile),
+                credentials(profile),
                 to_know(key),
             ];
             writeln!(page, "| {} |", cells.join(" | ")).unwrap();
         }
     }
     page.push_str(KEYLESS);
-    page.push_str("\n| Profile | Look-up | Facts |\n| --- | --- | --- |\n");
+    page.push_str("\n| Profile | Look-up | Credentials | Facts |\n| --- | --- | --- | --- |\n");
     for (name, profile) in profiles.iter().filter(|(_, profile)| profile.key.is_none()) {
         let facts = match profile.verified.observed {
             true => "observed",
@@ -150,9 +151,10 @@ fn page() -> String {
         };
         writeln!(
             page,
-            "| {} | {} | {facts} {} |",
+            "| {} | {} | {} | {facts} {} |",
             linked(name, profile),
             lookup(profile),
+            credentials(profile),
             profile.verified.on
         )
         .unwrap();
@@ -297,6 +299,26 @@ fn lookup(profile: &Profile) -> String {
         span(lookup.delay),
         span(lookup.keeps)
     )
+}
+
+/// How its requests say who sends them.
+fn credentials(profile: &Profile) -> String {
+    match &profile.request.auth {
+        Auth::None => "none".to_owned(),
+        Auth::Bearer { .. } => "bearer token".to_owned(),
+        Auth::Basic { .. } => "name and password".to_owned(),
+        Auth::Header { name, .. } => format!("header `{name}`"),
+        Auth::Query { .. } => "parameters of the query".to_owned(),
+        Auth::Hmac(_) => "MAC of each request".to_owned(),
+        Auth::AwsSigV4(_) => "AWS Signature Version 4".to_owned(),
+        Auth::Jwt(jwt) => format!("JWT, {}", jwt.key.algorithm.name()),
+        Auth::ClientCredentials(_) => "OAuth 2.0, client credentials".to_owned(),
+        Auth::ClientAssertion(client) => format!(
+            "OAuth 2.0, client assertion, {}",
+            client.key.algorithm.name()
+        ),
+        Auth::JwtBearer(_) => "OAuth 2.0, service account".to_owned(),
+    }
 }
 
 fn or_unknown(text: String) -> String {

@@ -5,30 +5,30 @@
 //! has not passed, and never after the request was given up.
 
 mod body;
+mod credentials;
 mod failure;
 #[cfg(test)]
 mod tests;
 mod tls;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use bytes::{Bytes, BytesMut};
-use http::header::{AUTHORIZATION, HeaderName, HeaderValue};
 use rustls::ClientConfig;
 use thiserror::Error;
 use url::Url;
 
+pub use self::credentials::Unready;
 pub use self::tls::TlsFault;
 
 use self::body::{Delivery, WithheldBody};
-use crate::adapters::clock::BootMoment;
+use self::credentials::Credentials;
+use crate::adapters::clock::{BootMoment, Clock};
 use crate::config::secret::{References, Unresolved};
 use crate::domain::classify::{Answer, NotSentCause, Response};
-use crate::domain::profile::{Auth, HttpVersion, Profile, SecretRef, Timeouts};
+use crate::domain::profile::{HttpVersion, Profile, Timeouts};
 use crate::domain::render::RenderedRequest;
 
 /// The most that is read of a response's body, in bytes. What is longer is cut, and its connection is not used again.
@@ -36,7 +36,7 @@ pub const RESPONSE_BODY_MAX: usize = 64 * 1024;
 
 /// One provider's connections and credentials.
 pub struct ProviderClient {
-    credentials: Option<(HeaderName, HeaderValue)>,
+    credentials: Credentials,
     timeouts: Timeouts,
     version: HttpVersion,
     proxy: Option<Url>,
@@ -66,10 +66,10 @@ pub struct Connecting {
 pub enum ClientFault {
     /// A secret cannot be read.
     #[error("request.auth.{0}: {1}")]
-    Secret(&'static str, Unresolved),
-    /// A secret has characters that no header can carry. Which ones is not told.
-    #[error("request.auth.{0}: the secret cannot stand in a header")]
-    NotInHeader(&'static str),
+    Secret(String, Unresolved),
+    /// A secret is not what it has to be there. What it is instead is not told.
+    #[error("request.auth.{0}: {1}")]
+    NotSuch(&'static str, &'static str),
     /// TLS cannot be set up.
     #[error(transparent)]
     Tls(#[from] TlsFault),
@@ -106,16 +106,27 @@ impl ProviderClient {
         let encrypted = profile.request.is_encrypted();
         let tls = tls::client_config(encrypted, connecting.ca_file.as_deref(), alpn)?;
         let (timeouts, proxy) = (profile.timeouts, connecting.proxy.clone());
+        let credentials = Credentials::open(profile, references, connecting)?;
         let pool = Pool::open(&timeouts, version, proxy.as_ref(), tls.clone())
             .map_err(ClientFault::Http)?;
         Ok(Self {
-            credentials: credentials(&profile.request.auth, references)?,
+            credentials,
             timeouts,
             version,
             proxy,
             tls,
             pool: RwLock::new(pool),
         })
+    }
+
+    /// Has ready what a request says who sends it with: a token, where it needs one, is fetched now, so that no attempt has to
+    /// wait for it. What follows it sends at once.
+    ///
+    /// # Errors
+    ///
+    /// There is no token. Nothing was sent.
+    pub async fn make_ready(&self) -> Result<(), Unready> {
+        self.credentials.make_ready(Clock::wall()).await
     }
 
     /// Sends `request` once. Whatever comes of it is an answer, at the latest at `deadline` on the boot clock. If the
@@ -161,9 +172,14 @@ impl ProviderClient {
         }
         let mut outgoing = reqwest::Request::new(request.method.clone(), request.url.clone());
         *outgoing.headers_mut() = request.headers.clone();
-        if let Some((name, value)) = &self.credentials {
-            outgoing.headers_mut().insert(name.clone(), value.clone());
-        }
+        let signing = self
+            .credentials
+            .put_into(&mut outgoing, &request.body, Clock::wall());
+        let token = match tokio::time::timeout(deadline.remaining(), signing).await {
+            Ok(Ok(token)) => token,
+            Ok(Err(cause)) => return Answer::NotSent(cause),
+            Err(_) => return Answer::NotSent(NotSentCause::TokenUnavailable),
+        };
         if !request.body.is_empty() {
             let body = WithheldBody::new(request.body.clone(), Arc::clone(delivery));
             *outgoing.body_mut() = Some(reqwest::Body::wrap(body));
@@ -171,7 +187,12 @@ impl ProviderClient {
         let _given_up_at_the_end = GivenUpAtTheEnd(delivery);
         let answered = self.client().execute(outgoing);
         match tokio::time::timeout(deadline.remaining(), answered).await {
-            Ok(Ok(response)) => Answer::Response(received(response, deadline).await),
+            Ok(Ok(response)) => {
+                if let Some(token) = &token {
+                    self.credentials.answered(token, response.status().as_u16());
+                }
+                Answer::Response(received(response, deadline).await)
+            }
             Ok(Err(error)) => failure::answer_to(&error, delivery),
             Err(_) => failure::answer_to_deadline(delivery),
         }
@@ -244,13 +265,24 @@ impl Pool {
 ///
 /// If the system cannot do TLS.
 pub fn plain_client() -> Result<reqwest::Client, ClientFault> {
-    let tls = tls::client_config(true, None, &["http/1.1"])?;
-    plain_builder(tls)
+    plain_client_with(true, None, None)
+}
+
+fn plain_client_with(
+    encrypted: bool,
+    ca_file: Option<&Path>,
+    proxy: Option<&Url>,
+) -> Result<reqwest::Client, ClientFault> {
+    let tls = tls::client_config(encrypted, ca_file, &["http/1.1"])?;
+    let mut builder = plain_builder(tls)
         .http1_only()
         .connect_timeout(Duration::from_secs(5))
-        .timeout(Duration::from_secs(15))
-        .build()
-        .map_err(ClientFault::Http)
+        .timeout(Duration::from_secs(15));
+    if let Some(proxy) = proxy {
+        let proxy = reqwest::Proxy::all(proxy.clone()).map_err(ClientFault::Http)?;
+        builder = builder.proxy(proxy);
+    }
+    builder.build().map_err(ClientFault::Http)
 }
 
 fn plain_builder(tls: ClientConfig) -> reqwest::ClientBuilder {
@@ -313,56 +345,4 @@ impl Reading {
     fn into_body(self) -> Bytes {
         self.only.unwrap_or_else(|| self.several.freeze())
     }
-}
-
-/// The header that says who we are, marked so that nothing prints it.
-fn credentials(
-    auth: &Auth,
-    references: &References,
-) -> Result<Option<(HeaderName, HeaderValue)>, ClientFault> {
-    let read = |place: &'static str, secret: &SecretRef| {
-        references
-            .resolve(&secret.to_string())
-            .map_err(|unresolved| ClientFault::Secret(place, unresolved))
-    };
-    let (name, place, text) = match auth {
-        Auth::None => return Ok(None),
-        Auth::Bearer { secret } => {
-            let secret = read("secret", secret)?;
-            (
-                AUTHORIZATION,
-                "secret",
-                format!("Bearer {}", secret.expose()),
-            )
-        }
-        Auth::Basic { username, password } => {
-            let username = read("username", username)?;
-            let password = read("password", password)?;
-            // RFC 7617, section 2: a colon would move the border between the two.
-            if username.expose().contains(':') {
-                return Err(ClientFault::NotInHeader("username"));
-            }
-            let pair = format!("{}:{}", username.expose(), password.expose());
-            (
-                AUTHORIZATION,
-                "password",
-                format!("Basic {}", STANDARD.encode(pair)),
-            )
-        }
-        Auth::Header {
-            name,
-            prefix,
-            secret,
-        } => {
-            let secret = read("secret", secret)?;
-            (
-                name.clone(),
-                "secret",
-                format!("{prefix}{}", secret.expose()),
-            )
-        }
-    };
-    let mut value = HeaderValue::try_from(text).map_err(|_| ClientFault::NotInHeader(place))?;
-    value.set_sensitive(true);
-    Ok(Some((name, value)))
 }

@@ -15,6 +15,7 @@ use super::exit::Exit;
 use super::findings::Findings;
 
 mod cluster;
+mod credentials;
 mod plans;
 
 /// Say whether the configuration can work, and exit 78 if not.
@@ -92,6 +93,9 @@ fn look_at_providers(config: &Config, findings: &mut Findings) -> anyhow::Result
     let (drain, retention) = (config.shutdown.drain, config.ledger.retention);
     for account in accounts.iter() {
         let about = format!("provider {}", account.name);
+        if let Some(needs) = credentials::needs(&account.profile) {
+            findings.fine(&about, needs);
+        }
         let lookup = account.profile.lookup.as_ref();
         let plan = plans::look(&account.terms, lookup, drain, retention);
         for doubt in plan.doubts {

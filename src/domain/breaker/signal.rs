@@ -33,11 +33,13 @@ pub enum Cause {
     Misconfigured,
     /// The account cannot send for now: no credit, daily quota, suspended.
     AccountHold,
+    /// Its token endpoint gives no token.
+    Token,
 }
 
 impl Cause {
     /// Every cause, in the order of the enum.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Dns,
         Self::Connect,
         Self::Tls,
@@ -46,6 +48,7 @@ impl Cause {
         Self::ServerError,
         Self::Misconfigured,
         Self::AccountHold,
+        Self::Token,
     ];
 
     /// The name in metrics and logs.
@@ -59,6 +62,7 @@ impl Cause {
             Self::ServerError => "server_error",
             Self::Misconfigured => "misconfigured",
             Self::AccountHold => "account_hold",
+            Self::Token => "token",
         }
     }
 
@@ -71,7 +75,8 @@ impl Cause {
             | Self::Tls
             | Self::Timeout
             | Self::Broken
-            | Self::ServerError => false,
+            | Self::ServerError
+            | Self::Token => false,
         }
     }
 }
@@ -93,7 +98,8 @@ impl Signal {
     }
 
     /// What a look-up's answer says of the provider. Whatever has been reached is another of its parts than the one that
-    /// takes messages: it speaks neither for that one nor against it. What cannot be reached speaks for both.
+    /// takes messages: it speaks neither for that one nor against it. What cannot be reached speaks for both, and so does a token
+    /// that cannot be had.
     pub fn of_lookup(answer: &Answer) -> Self {
         match answer {
             Answer::NotSent(cause) => match cause {
@@ -101,7 +107,9 @@ impl Signal {
                 | NotSentCause::ConnectRefused
                 | NotSentCause::ConnectTimeout
                 | NotSentCause::ConnectFailed
-                | NotSentCause::Tls => of_unsent(*cause),
+                | NotSentCause::Tls
+                | NotSentCause::TokenRefused
+                | NotSentCause::TokenUnavailable => of_unsent(*cause),
                 NotSentCause::Withheld
                 | NotSentCause::CutShort
                 | NotSentCause::RefusedStream
@@ -122,6 +130,8 @@ fn of_unsent(cause: NotSentCause) -> Signal {
         NotSentCause::Tls => Signal::Down(Cause::Tls),
         NotSentCause::Withheld => Signal::Down(Cause::Timeout),
         NotSentCause::CutShort => Signal::Down(Cause::Broken),
+        NotSentCause::TokenRefused => Signal::Down(Cause::Misconfigured),
+        NotSentCause::TokenUnavailable => Signal::Down(Cause::Token),
         // A server that says goodbye is in order: it asks for another connection.
         NotSentCause::RefusedStream | NotSentCause::GoAway | NotSentCause::Unsendable => {
             Signal::Silent

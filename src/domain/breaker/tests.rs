@@ -317,6 +317,8 @@ fn a_look_up_speaks_for_the_account_only_if_it_cannot_be_reached() {
         NotSentCause::ConnectTimeout,
         NotSentCause::ConnectFailed,
         NotSentCause::Tls,
+        NotSentCause::TokenRefused,
+        NotSentCause::TokenUnavailable,
     ];
     assert_eq!(speaking, unreachable);
     for cause in LostCause::ALL {

@@ -3,6 +3,8 @@
 use bytes::Bytes;
 use http::HeaderMap;
 
+use crate::domain::token::NoToken;
+
 /// What came back from one attempt.
 #[derive(Clone)]
 pub enum Answer {
@@ -50,6 +52,10 @@ pub enum NotSentCause {
     GoAway,
     /// The request could not be written down: credentials that no header can carry.
     Unsendable,
+    /// The token endpoint refuses us: there is no token to send with.
+    TokenRefused,
+    /// The token endpoint cannot be reached, or cannot answer now: there is no token to send with.
+    TokenUnavailable,
 }
 
 /// Why no answer came.
@@ -78,9 +84,18 @@ impl Answer {
     }
 }
 
+impl From<NoToken> for NotSentCause {
+    fn from(no_token: NoToken) -> Self {
+        match no_token {
+            NoToken::Refused => Self::TokenRefused,
+            NoToken::Unavailable => Self::TokenUnavailable,
+        }
+    }
+}
+
 impl NotSentCause {
     /// Every cause, in the order of the enum.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 12] = [
         Self::Dns,
         Self::ConnectRefused,
         Self::ConnectTimeout,
@@ -91,6 +106,8 @@ impl NotSentCause {
         Self::RefusedStream,
         Self::GoAway,
         Self::Unsendable,
+        Self::TokenRefused,
+        Self::TokenUnavailable,
     ];
 
     /// The name in the ledger, metrics and dead letters.
@@ -106,6 +123,8 @@ impl NotSentCause {
             Self::RefusedStream => "refused_stream",
             Self::GoAway => "go_away",
             Self::Unsendable => "unsendable",
+            Self::TokenRefused => "token_refused",
+            Self::TokenUnavailable => "token_unavailable",
         }
     }
 }

@@ -39,7 +39,7 @@ const PROVIDER_CODE_MAX: usize = 64;
 pub fn classify(profile: &Profile, answer: &Answer, circumstances: &Circumstances) -> Classified {
     match answer {
         Answer::Response(response) => judge(profile, response, circumstances),
-        Answer::NotSent(cause) => unanswered(Verdict::NotSent, cause.label()),
+        Answer::NotSent(cause) => unanswered(unsent(*cause), cause.label()),
         Answer::Lost(cause) => unanswered(Verdict::Unknown, cause.label()),
     }
 }
@@ -48,6 +48,24 @@ pub fn classify(profile: &Profile, answer: &Answer, circumstances: &Circumstance
 /// ledger has lost an attempt, or somebody else uses our keys.
 pub fn is_alarm(classified: &Classified, first_attempt: bool) -> bool {
     first_attempt && (classified.flags.replay || classified.verdict == Verdict::Conflict)
+}
+
+/// What it means that nothing was sent: who is refused a token is as misconfigured as who is refused by the provider itself.
+fn unsent(cause: NotSentCause) -> Verdict {
+    match cause {
+        NotSentCause::TokenRefused => Verdict::Misconfigured,
+        NotSentCause::Dns
+        | NotSentCause::ConnectRefused
+        | NotSentCause::ConnectTimeout
+        | NotSentCause::ConnectFailed
+        | NotSentCause::Tls
+        | NotSentCause::Withheld
+        | NotSentCause::CutShort
+        | NotSentCause::RefusedStream
+        | NotSentCause::GoAway
+        | NotSentCause::Unsendable
+        | NotSentCause::TokenUnavailable => Verdict::NotSent,
+    }
 }
 
 fn unanswered(verdict: Verdict, detail: &'static str) -> Classified {

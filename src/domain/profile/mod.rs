@@ -31,7 +31,11 @@ use url::Url;
 pub use self::answer_places::{
     Accepted, ErrorCode, IdSource, Limits, SegmentsLimit, WaitPlace, WaitSource, WithoutId,
 };
-pub use self::credentials::{Auth, SecretRef};
+pub use self::credentials::{
+    Auth, AwsAuth, ClientAssertion, ClientCredentials, ClientSecretIn, HmacAuth, JwtAuth,
+    JwtBearer, JwtKey, MacHash, MacPart, MacText, PublicText, Reuse, SecretForm, SecretRef,
+    ServiceAccount, TokenUrl, Written,
+};
 pub use self::key::{
     Companion, FirstAttemptForm, KeyForm, KeyRule, Place, ReplayMark, Scope, Stores, Window,
     WindowStart, short,
@@ -313,6 +317,14 @@ fn read(faults: &Faults, table: &Table) -> Option<Profile> {
             "lookup.url",
             "must have the scheme, host and port of request.url: credentials go nowhere else",
         );
+    }
+    if let (Some(request), Some(lookup)) = (&request, &lookup) {
+        for name in request.auth.parameters() {
+            if lookup.url.has_parameter(name) {
+                let problem = format!("has the parameter {name} already, which is request.auth's");
+                top.faults().add("lookup.url", problem);
+            }
+        }
     }
     top.close();
     let canonical = toml::to_string(table).unwrap_or_default();

@@ -47,8 +47,14 @@ const SLIPS: &[Slip] = &[
     Slip {
         name: "a span without a unit",
         at: |place, _| match place {
-            "key.window" | "key.window_margin" | "key.lock_lapses" | "rule[].wait"
-            | "wait[].fixed" => text("30"),
+            "key.window"
+            | "key.window_margin"
+            | "key.lock_lapses"
+            | "rule[].wait"
+            | "wait[].fixed"
+            | "request.auth.reuse"
+            | "request.auth.reuse_min"
+            | "request.auth.lifetime" => text("30"),
             _ if place.starts_with("timeouts.") => text("30"),
             _ => None,
         },
@@ -61,6 +67,11 @@ const SLIPS: &[Slip] = &[
             | "request.method"
             | "request.http"
             | "request.auth.kind"
+            | "request.auth.algorithm"
+            | "request.auth.secret_in"
+            | "request.auth.secret_form"
+            | "request.auth.hash"
+            | "request.auth.written"
             | "request.body.kind"
             | "key.form"
             | "key.window_source"
@@ -144,13 +155,61 @@ const SLIPS: &[Slip] = &[
     },
     Slip {
         name: "a secret in the profile",
-        at: |place, _| match place {
-            "request.auth.secret" | "request.auth.username" | "request.auth.password" => {
+        at: |place, value| match place {
+            "request.auth.secret"
+            | "request.auth.username"
+            | "request.auth.password"
+            | "request.auth.access_key_id"
+            | "request.auth.secret_access_key"
+            | "request.auth.session_token"
+            | "request.auth.client_secret"
+            | "request.auth.service_account" => text("sk_live_42"),
+            // The client's id is no secret where it signs.
+            "request.auth.client_id" if value.as_str() == Some("env:PAYPAL_CLIENT_ID") => {
                 text("sk_live_42")
             }
+            _ if place.starts_with("request.auth.parameters.") => text("sk_live_42"),
             _ => None,
         },
         told: "a profile never holds a secret",
+    },
+    Slip {
+        name: "a token endpoint that is no address",
+        at: |place, _| match place {
+            "request.auth.token_url" => text("//elsewhere.example/token"),
+            _ => None,
+        },
+        told: "a path at the host of request.url",
+    },
+    Slip {
+        name: "a setting that there is not, in credentials",
+        at: |place, _| match place {
+            "request.auth.issuer"
+            | "request.auth.key_id"
+            | "request.auth.region"
+            | "request.auth.scope"
+            | "request.auth.audience"
+            | "request.auth.subject" => text("{{ settings.nowhere }}"),
+            _ => None,
+        },
+        told: "there is no settings.nowhere",
+    },
+    Slip {
+        name: "a part of a request that there is not",
+        at: |place, _| match place {
+            "request.auth.signs" => text("{{ weather }}"),
+            _ if place.starts_with("request.auth.headers.") => text("{{ weather }}"),
+            _ => None,
+        },
+        told: "is no part of a request",
+    },
+    Slip {
+        name: "a signing name that is none",
+        at: |place, _| match place {
+            "request.auth.service" => text("s e s"),
+            _ => None,
+        },
+        told: "expected a signing name",
     },
     Slip {
         name: "a day that no calendar has",
@@ -178,6 +237,18 @@ const REQUIRED: &[&str] = &[
     "request.auth.secret",
     "request.auth.username",
     "request.auth.password",
+    "request.auth.parameters",
+    "request.auth.signs",
+    "request.auth.headers",
+    "request.auth.access_key_id",
+    "request.auth.secret_access_key",
+    "request.auth.region",
+    "request.auth.service",
+    "request.auth.algorithm",
+    "request.auth.issuer",
+    "request.auth.token_url",
+    "request.auth.client_id",
+    "request.auth.client_secret",
     "key.place",
     "key.max_len",
     "key.window",
@@ -187,6 +258,90 @@ const REQUIRED: &[&str] = &[
     "rule[].class",
     "rule[].when",
 ];
+
+/// Kinds of credentials that no shipped profile has, or not with all of their fields.
+const MORE_AUTH: [(&str, &str); 6] = [
+    (
+        "query",
+        r#"kind = "query"
+parameters = { api_key = "env:KEY", user = "env:USER" }"#,
+    ),
+    (
+        "hmac",
+        r#"kind = "hmac"
+secret = "env:KEY"
+secret_form = "base64"
+hash = "sha512"
+written = "base64"
+signs = "{{ header x-at }}.{{ body }}"
+headers = { x-at = "{{ timestamp }}", x-mac = "v1={{ signature }}" }"#,
+    ),
+    (
+        "aws_sigv4",
+        r#"kind = "aws_sigv4"
+access_key_id = "env:ID"
+secret_access_key = "env:KEY"
+session_token = "env:SESSION"
+region = "eu-west-1"
+service = "ses""#,
+    ),
+    (
+        "jwt",
+        r#"kind = "jwt"
+algorithm = "RS256"
+secret = "env:KEY"
+key_id = "k"
+issuer = "us"
+subject = "us"
+audience = "them"
+lifetime = "1h"
+prefix = "JWT "
+reuse = "50m"
+reuse_min = "20m""#,
+    ),
+    (
+        "client_credentials",
+        r#"kind = "client_credentials"
+token_url = "https://b.example/token"
+client_id = "env:PAYPAL_CLIENT_ID"
+client_secret = "env:SECRET"
+secret_in = "body"
+scope = "a b""#,
+    ),
+    (
+        "jwt_bearer",
+        r#"kind = "jwt_bearer"
+token_url = "/token"
+issuer = "us"
+secret = "file:/key.pem"
+key_id = "k"
+audience = "them"
+scope = "a b"
+lifetime = "1h""#,
+    ),
+];
+
+const BEFORE_AUTH: &str = r#"
+vendor = "fixture"
+operation = "send"
+verified = "documented"
+verified_on = "2026-11-30"
+accepted = { status = 201 }
+[request]
+method = "POST"
+url = "https://a.example/send"
+body = { kind = "none" }
+[request.auth]
+"#;
+
+/// Every profile in which slips are made.
+fn profiles() -> Vec<(String, String)> {
+    let shipped = SHIPPED
+        .iter()
+        .map(|(name, text)| ((*name).to_owned(), (*text).to_owned()));
+    let more = MORE_AUTH.map(|(kind, auth)| (kind.to_owned(), format!("{BEFORE_AUTH}{auth}\n")));
+    shipped.chain(more).collect()
+}
 
 /// `rule[3].when` as `rule[].when`.
 fn unnumbered(place: &str) -> String {
@@ -230,7 +385,7 @@ fn told_at<'f>(faults: &'f [String], place: &str) -> Option<&'f str> {
 #[test]
 fn every_slip_in_a_shipped_profile_is_refused_at_its_place() {
     let mut made: BTreeMap<&str, usize> = BTreeMap::new();
-    for (name, profile) in SHIPPED {
+    for (name, profile) in &profiles() {
         for (place, value) in places_of(profile) {
             for slip in SLIPS {
                 let Some(instead) = (slip.at)(&unnumbered(&place), &value) else {
@@ -257,7 +412,7 @@ fn every_slip_in_a_shipped_profile_is_refused_at_its_place() {
 #[test]
 fn every_field_that_a_shipped_profile_must_have_is_missed() {
     let mut missed = 0;
-    for (name, profile) in SHIPPED {
+    for (name, profile) in &profiles() {
         for (place, _) in places_of(profile) {
             if !REQUIRED.contains(&unnumbered(&place).as_str()) {
                 continue;
@@ -278,7 +433,7 @@ fn every_field_that_a_shipped_profile_must_have_is_missed() {
 #[test]
 fn every_value_of_a_shipped_profile_has_its_type() {
     let date = Value::Datetime("2026-11-30".parse().unwrap());
-    for (name, profile) in SHIPPED {
+    for (name, profile) in &profiles() {
         for (place, _) in places_of(profile) {
             let faults = faults_of(&changed_in(profile, &place, &|value| *value = date.clone()));
             assert!(
@@ -291,13 +446,15 @@ fn every_value_of_a_shipped_profile_has_its_type() {
 
 #[test]
 fn no_table_of_a_shipped_profile_takes_a_field_that_nobody_knows() {
-    for (name, profile) in SHIPPED {
+    for (name, profile) in &profiles() {
         let mut tables = vec![(String::new(), Value::Boolean(true))];
         tables.extend(places_of(profile));
         for (place, value) in tables {
             // There the names are the author's own.
             let free = place == "settings"
                 || is_template(&place)
+                || place == "request.auth.parameters"
+                || place == "request.auth.headers"
                 || place.ends_with("when.header")
                 || place.ends_with("when.body");
             if free || !(value.is_table() || place.is_empty()) {

@@ -9,7 +9,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use toml::{Table, Value};
 use url::Url;
 
-use super::credentials::{Auth, read_auth};
+use super::credentials::{Auth, MacText, TokenUrl, read_auth};
 use super::key::{Companion, KeyRule, Place};
 use super::section::{Section, join};
 use super::template::{Compiler, FormField, FormValue, Node, Part, Text};
@@ -107,23 +107,49 @@ impl RequestShape {
     pub fn is_encrypted(&self) -> bool {
         self.url.origin.starts_with("https://")
     }
+
+    /// The address of the token endpoint that `auth` names, where the request goes now.
+    pub fn token_url(&self) -> Option<Url> {
+        let token_url = match &self.auth {
+            Auth::ClientCredentials(client) => &client.token_url,
+            Auth::ClientAssertion(client) => &client.token_url,
+            Auth::JwtBearer(account) => &account.token_url,
+            Auth::None
+            | Auth::Bearer { .. }
+            | Auth::Basic { .. }
+            | Auth::Header { .. }
+            | Auth::Query { .. }
+            | Auth::Hmac(_)
+            | Auth::AwsSigV4(_)
+            | Auth::Jwt(_) => return None,
+        };
+        match token_url {
+            TokenUrl::Is(url) => Some(url.clone()),
+            TokenUrl::AtOrigin(path) => Url::parse(&format!("{}{path}", self.url.origin)).ok(),
+        }
+    }
 }
 
 impl UrlShape {
     /// Puts the key into the query; the error says why it cannot stand there.
     fn place_key(&mut self, name: &str) -> Result<(), &'static str> {
-        let taken = self.rest.parts.iter().any(|part| match part {
-            Part::Literal(text) => ["?", "&"]
-                .iter()
-                .any(|mark| text.contains(&format!("{mark}{name}="))),
-            Part::Hole(_) => false,
-        });
-        if taken || self.keys.iter().any(|own| **own == *name) {
+        if self.has_parameter(name) {
             return Err("the URL already has this parameter");
         }
         self.keys.push(name.into());
         self.whole = None;
         Ok(())
+    }
+
+    /// Whether its query has a parameter of this name.
+    pub(super) fn has_parameter(&self, name: &str) -> bool {
+        let written = self.rest.parts.iter().any(|part| match part {
+            Part::Literal(text) => ["?", "&"]
+                .iter()
+                .any(|mark| text.contains(&format!("{mark}{name}="))),
+            Part::Hole(_) => false,
+        });
+        written || self.keys.iter().any(|own| **own == *name)
     }
 
     /// The same URL at another origin.
@@ -226,23 +252,23 @@ pub(super) fn read(
     if method == Some(Method::GET) && !matches!(body, Some(BodyShape::None) | None) {
         section.fault("body", "a GET carries none: write { kind = \"none\" }");
     }
-    let auth = section.section("auth").map_or(Some(Auth::None), read_auth);
+    let auth = section
+        .section("auth")
+        .map_or(Some(Auth::None), |auth| read_auth(auth, settings));
     let mut filled_headers = Vec::new();
     if let Some(headers) = section.section("headers") {
         read_headers(headers, &compiler, &mut fixed_headers, &mut filled_headers);
     }
-    let auth_header = auth.as_ref().and_then(Auth::header);
+    let auth_headers = auth.as_ref().map(Auth::headers).unwrap_or_default();
     let taken = |name: &HeaderName| {
         fixed_headers.contains_key(name) || filled_headers.iter().any(|(filled, _)| filled == name)
     };
-    if let Some(name) = &auth_header
-        && taken(name)
-    {
+    for name in auth_headers.iter().filter(|name| taken(name)) {
         section.fault("auth", format!("the header {name} is set twice"));
     }
     for place in key.iter().flat_map(|key| &key.places) {
         let problem = match (place, &mut body) {
-            (Place::Header(name), _) if taken(name) || auth_header.as_ref() == Some(name) => {
+            (Place::Header(name), _) if taken(name) || auth_headers.contains(name) => {
                 Some("this header is already set by the request")
             }
             (Place::Header(name), _) if is_ours(name) => {
@@ -260,11 +286,33 @@ pub(super) fn read(
         let keyed = |place: &Place| matches!(place, Place::Header(name) if name == header);
         let set = taken(header)
             || is_ours(header)
-            || auth_header.as_ref() == Some(header)
+            || auth_headers.contains(header)
             || key.iter().any(|key| key.places.iter().any(keyed));
         if set {
             let problem = format!("the header {header} is set twice");
             section.faults().add("key.companion", problem);
+        }
+    }
+    let of_key = |name: &HeaderName| {
+        let placed = |place: &Place| matches!(place, Place::Header(own) if own == name);
+        key.is_some_and(|key| {
+            key.places.iter().any(placed) || key.companions.iter().any(|own| own.header == *name)
+        })
+    };
+    if let Some(Auth::Hmac(mac)) = &auth {
+        let texts = mac.headers.iter().map(|(_, text)| text);
+        for name in texts.chain([&mac.signs]).flat_map(MacText::headers) {
+            if !taken(name) && !of_key(name) && !auth_headers.contains(name) {
+                section.fault("auth", format!("the request has no header {name} to sign"));
+            }
+        }
+    }
+    for name in auth.iter().flat_map(Auth::parameters) {
+        if url.as_ref().is_some_and(|url| url.has_parameter(name)) {
+            section.fault(
+                "auth",
+                format!("the parameter {name} is in the URL already"),
+            );
         }
     }
     section.close();

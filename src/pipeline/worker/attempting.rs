@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use crate::adapters::clock::BootMoment;
+use crate::adapters::provider::Unready;
 use crate::domain::attempt::{Classified, Flags, Verdict, Wait, Withheld};
-use crate::domain::classify::{Answer, Circumstances, classify, is_alarm};
+use crate::domain::classify::{Answer, Circumstances, NotSentCause, classify, is_alarm};
 use crate::domain::dead_letter::Reason;
 use crate::domain::dispatch::{self, Limits, Step, Terms};
 use crate::domain::intent::Intent;
@@ -17,7 +18,6 @@ use crate::telemetry::metrics::Outcome;
 
 use super::super::accounts::{Account, Pass};
 use super::super::places::Precedence;
-use super::super::rejections::Leave;
 use super::setting_aside::About;
 use super::{Crew, Job, Stopped};
 
@@ -126,7 +126,7 @@ impl Crew {
                         return Err(Stopped::TenureOver);
                     }
                     let Some(ready) = pass.take() else {
-                        pass = self.pass(job, intent, case, story.as_deref()).await?;
+                        pass = self.pass(job, case, story.as_deref()).await?;
                         continue;
                     };
                     let request = match &request {
@@ -135,10 +135,7 @@ impl Crew {
                             Ok(rendered) => request.insert(rendered),
                             Err((reason, detail)) => {
                                 // Nothing is asked of the account: its dead letter may wait for long.
-                                match story {
-                                    None => ready.not_rendered(&self.parts.clock),
-                                    Some(_) => drop(ready),
-                                }
+                                drop(ready);
                                 let why = (reason, detail.as_str());
                                 let aside = self.cannot_render(job, intent, case, story, why);
                                 return Box::pin(aside).await;
@@ -234,11 +231,11 @@ impl Crew {
         persisted
     }
 
-    /// Leave to start an attempt, or `None` once the intent's own time is over.
+    /// Leave to start an attempt that has all it needs; `None` if what comes next must be looked at again: the intent's own time
+    /// is over, or there was no token to send with.
     async fn pass(
         &self,
         job: &Job,
-        intent: &Intent,
         case: &Case,
         story: Option<&Story>,
     ) -> Result<Option<Pass>, Stopped> {
@@ -251,37 +248,52 @@ impl Crew {
         let precedence = Precedence::Send {
             outages: story.map_or(0, Story::outages),
         };
-        let admitted = async {
-            loop {
-                let leave = self.leave(job, intent, case, story).await?;
-                let pass = self.admitted(job, case, precedence).await?;
-                // Many may have waited for the account when their template was paused.
-                if leave.as_ref().is_none_or(Leave::holds) {
-                    return Ok(pass.with(leave));
+        let ready = async {
+            let pass = self.admitted(job, case, precedence).await?;
+            match self.made_ready(job, case).await? {
+                Ok(()) => Ok(Some(pass)),
+                Err(unready) => {
+                    self.not_ready(case, pass, &unready);
+                    self.pause(&job.tenure, unready.wait).await?;
+                    Ok(None)
                 }
             }
         };
         tokio::select! {
-            pass = admitted => pass.map(Some),
+            pass = ready => pass,
             expired = expiry => expired.map(|()| None),
         }
     }
 
-    /// Leave to send an intent of this template, where templates are held back. What may have been taken is asked about all
-    /// the same: its key's window does not wait.
-    async fn leave(
-        &self,
-        job: &Job,
-        intent: &Intent,
-        case: &Case,
-        story: Option<&Story>,
-    ) -> Result<Option<Leave>, Stopped> {
-        match &case.account.rejections {
-            Some(rejections) if !story.is_some_and(Story::may_have_been_taken) => tokio::select! {
-                leave = Box::pin(rejections.admit(intent, job.order)) => Ok(leave),
-                () = job.tenure.over() => Err(Stopped::TenureOver),
-            },
-            Some(_) | None => Ok(None),
+    /// Has ready what says who sends, before anything is recorded or sent: a token that cannot be had is no attempt of the
+    /// intent's.
+    async fn made_ready(&self, job: &Job, case: &Case) -> Result<Result<(), Unready>, Stopped> {
+        tokio::select! {
+            ready = case.account.client.make_ready() => Ok(ready),
+            () = job.tenure.over() => Err(Stopped::TenureOver),
+        }
+    }
+
+    /// Takes note that there is no token for the account.
+    pub(super) fn not_ready(&self, case: &Case, pass: Pass, unready: &Unready) {
+        let cause = NotSentCause::from(unready.why);
+        if !unready.found_out {
+            return;
+        }
+        let unsent = Answer::NotSent(cause);
+        let circumstances = Circumstances {
+            first_attempt: false,
+            now: self.parts.clock.now(),
+            wait_max: self.parts.wait_max,
+        };
+        let classified = classify(&case.profile, &unsent, &circumstances);
+        pass.answered(&unsent, &classified, &self.parts.clock);
+        let (verdict, now) = (classified.verdict, self.parts.clock.now());
+        if let Some(trouble) = case.account.trouble(verdict, classified.detail, now) {
+            tracing::warn!(
+                provider = %case.account.name, %trouble,
+                "there is no token to send with, and nothing is sent; told at most once a minute"
+            );
         }
     }
 

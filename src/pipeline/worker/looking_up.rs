@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::adapters::clock::BootMoment;
+use crate::domain::classify::NotSentCause;
 use crate::domain::dispatch;
 use crate::domain::intent::Intent;
 use crate::domain::ledger_entry::{Fact, Story};
@@ -99,6 +100,11 @@ impl Crew {
             outages: story.outages(),
         };
         let pass = self.admitted(job, case, precedence).await?;
+        if let Err(unready) = case.account.client.make_ready().await {
+            self.not_ready(case, pass, &unready);
+            let cause = NotSentCause::from(unready.why);
+            return Ok((Finding::Nothing(cause.label()), true));
+        }
         let begun = story
             .first_start()
             .map_or(story.updated_at, |start| start.at);

@@ -172,6 +172,19 @@ fn variables(profile: &str) -> impl Iterator<Item = &str> {
         .filter_map(|rest| rest.split('"').next())
 }
 
+/// What a file of secrets has to be, by the end of its name.
+fn content_of(file: &str) -> String {
+    let rsa = include_str!("../../keys/rfc7515_a2.pem");
+    match file.rsplit_once('.') {
+        Some((_, "p8")) => include_str!("../../keys/rfc7515_a3.pem").to_owned(),
+        Some((_, "pem")) => rsa.to_owned(),
+        Some((_, "json")) => {
+            serde_json::json!({"client_email": "hunter2", "private_key": rsa}).to_string()
+        }
+        Some(_) | None => "hunter2".to_owned(),
+    }
+}
+
 #[test]
 fn a_configuration_that_names_every_shipped_profile_can_run() {
     let home = tempfile::TempDir::new().unwrap();
@@ -192,7 +205,8 @@ fn a_configuration_that_names_every_shipped_profile_can_run() {
             &format!("file:{}", home.path().display()),
         );
         for rest in text.split("\"file:").skip(1) {
-            std::fs::write(rest.split('"').next().unwrap(), "hunter2").unwrap();
+            let file = rest.split('"').next().unwrap();
+            std::fs::write(file, content_of(file)).unwrap();
         }
         environment
             .extend(variables(&text).map(|variable| (variable.to_owned(), "hunter2".to_owned())));

@@ -1,5 +1,6 @@
 //! The real binary on the embedded broker: what `cargo test` alone can show.
 
+mod credentials;
 mod deploys;
 mod dispatching;
 mod foreign_bytes;
@@ -14,7 +15,6 @@ mod outages;
 mod outcomes;
 mod panicking;
 mod privacy;
-mod rejections;
 mod segments;
 mod set_aside;
 mod shapes;

@@ -7,3 +7,4 @@ mod failures;
 mod http2;
 mod server;
 mod tls;
+mod tokens;

@@ -76,9 +76,14 @@ fn an_attempt_without_an_answer_is_not_sent_or_unknown_by_its_cause_alone() {
     let profile = shipped("twilio");
     for cause in NotSentCause::ALL {
         let classified = classify(&profile, &Answer::NotSent(cause), &circumstances(true));
+        let refused = cause == NotSentCause::TokenRefused;
+        let verdict = match refused {
+            true => Verdict::Misconfigured,
+            false => Verdict::NotSent,
+        };
         assert_eq!(
             (classified.verdict, classified.detail),
-            (Verdict::NotSent, cause.label())
+            (verdict, cause.label())
         );
         assert_eq!(classified.flags, Flags::default());
     }

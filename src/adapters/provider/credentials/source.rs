@@ -1,0 +1,321 @@
+//! Has a bearer token ready: signs it, or fetches it, and lets all requests of an account share it. One fetches at a time, before
+//! the token expires, and what came of it counts for all who wait. Tokens are shown nowhere.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use http::header::{ACCEPT, AUTHORIZATION, HeaderValue};
+use url::Url;
+
+use super::keys::SigningKey;
+use crate::adapters::clock::{BootMoment, Clock};
+use crate::adapters::provider::received;
+use crate::config::secret::Secret;
+use crate::domain::profile::ClientSecretIn;
+use crate::domain::signing::jwt::Claims;
+use crate::domain::time::Timestamp;
+use crate::domain::token::{
+    Freshness, NoToken, RefusedToken, basic_authorization, client_assertion_form,
+    client_credentials_form, freshness, is_thrown_away, judge, jwt_bearer_form,
+};
+
+/// A token endpoint answers within this, or is given up.
+const FETCH_MAX: Duration = Duration::from_secs(10);
+
+/// After a fetch that failed the endpoint is left alone for so long, whoever wants a token.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// A fetched token that has never worked is thrown away no sooner than this, even if it is refused.
+const FETCHED_AT_LEAST: Duration = Duration::from_secs(60);
+
+/// The tokens of one account.
+pub(in crate::adapters::provider) struct TokenSource {
+    maker: Maker,
+    /// What stands before the token.
+    prefix: String,
+    state: Mutex<State>,
+    /// Who makes one: one at a time.
+    making: tokio::sync::Mutex<()>,
+}
+
+/// How tokens are made.
+pub(super) enum Maker {
+    /// Signed here.
+    Signed {
+        key: SigningKey,
+        claims: OwnedClaims,
+        reuse: Option<(Duration, Duration)>,
+    },
+    /// Fetched from a token endpoint.
+    Fetched {
+        http: reqwest::Client,
+        url: Url,
+        grant: Grant,
+    },
+}
+
+/// What is shown to a token endpoint.
+pub(super) enum Grant {
+    /// The client's id and secret.
+    Credentials {
+        client_id: Secret,
+        client_secret: Secret,
+        secret_in: ClientSecretIn,
+        scope: Option<String>,
+    },
+    /// The client's signed assertion.
+    ClientAssertion {
+        key: SigningKey,
+        claims: OwnedClaims,
+        scope: Option<String>,
+    },
+    /// A service account's signed assertion.
+    JwtBearer {
+        key: SigningKey,
+        claims: OwnedClaims,
+    },
+}
+
+/// What a token or an assertion of ours always claims; its moment and its id are new each time.
+pub(super) struct OwnedClaims {
+    pub(super) issuer: String,
+    pub(super) subject: Option<String>,
+    pub(super) audience: Option<String>,
+    pub(super) scope: Option<String>,
+    pub(super) lifetime: Option<Duration>,
+}
+
+/// A token in use.
+pub(in crate::adapters::provider) struct Token {
+    /// The value of the header, marked so that nothing prints it.
+    pub(super) value: HeaderValue,
+    life: Duration,
+    since: BootMoment,
+    worked: AtomicBool,
+}
+
+#[derive(Default)]
+struct State {
+    token: Option<Arc<Token>>,
+    /// What the latest fetch came to if it failed, and until when that counts.
+    failed: Option<(NoToken, BootMoment)>,
+}
+
+/// There is no token now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unready {
+    /// Why.
+    pub why: NoToken,
+    /// Ask again no sooner than this.
+    pub wait: Duration,
+    /// Whether it was found out just now and by this very question: of several who wait, one has asked.
+    pub found_out: bool,
+}
+
+impl TokenSource {
+    pub(super) fn new(maker: Maker, prefix: String) -> Self {
+        Self {
+            maker,
+            prefix,
+            state: Mutex::default(),
+            making: tokio::sync::Mutex::default(),
+        }
+    }
+
+    /// A token that is good for a request that leaves now; `now` is what a new one claims as its moment.
+    pub(super) async fn token(&self, now: Timestamp) -> Result<Arc<Token>, Unready> {
+        if let Maker::Signed { reuse: None, .. } = self.maker {
+            return self.make(now).await;
+        }
+        match self.in_use() {
+            Some((token, Freshness::Fresh)) => Ok(token),
+            Some((token, _)) => match self.making.try_lock() {
+                // The old one still serves: only one waits for the new one, and fails by nothing but its last moments.
+                Ok(_one) => Ok(self.renewed(now).await.unwrap_or(token)),
+                Err(_) => Ok(token),
+            },
+            None => {
+                let _one = self.making.lock().await;
+                match self.in_use() {
+                    Some((token, _)) => Ok(token),
+                    None => self.renewed(now).await,
+                }
+            }
+        }
+    }
+
+    /// Takes note of how the provider answered a request with this token.
+    pub(super) fn answered(&self, token: &Arc<Token>, status: u16) {
+        let (fetched, at_least) = match &self.maker {
+            Maker::Fetched { .. } => (true, FETCHED_AT_LEAST),
+            Maker::Signed { reuse, .. } => (
+                false,
+                reuse.map_or(Duration::ZERO, |(_, at_least)| at_least),
+            ),
+        };
+        let refused = RefusedToken {
+            status,
+            fetched,
+            worked: token.worked.load(Ordering::Relaxed),
+            age: token.since.elapsed(),
+            at_least,
+        };
+        if is_thrown_away(&refused) {
+            let mut state = self.state();
+            if state
+                .token
+                .as_ref()
+                .is_some_and(|own| Arc::ptr_eq(own, token))
+            {
+                state.token = None;
+            }
+        } else if !matches!(status, 401 | 403) {
+            token.worked.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// The token that may be used, unless it is over.
+    fn in_use(&self) -> Option<(Arc<Token>, Freshness)> {
+        let token = self.state().token.clone()?;
+        let age = token.since.elapsed();
+        let freshness = match self.maker {
+            Maker::Fetched { .. } => freshness(token.life, age),
+            Maker::Signed { .. } if age < token.life => Freshness::Fresh,
+            Maker::Signed { .. } => Freshness::Over,
+        };
+        (freshness != Freshness::Over).then_some((token, freshness))
+    }
+
+    /// A new token, for the one who may make it. A failure counts for all who ask within a moment.
+    async fn renewed(&self, now: Timestamp) -> Result<Arc<Token>, Unready> {
+        if let Some((why, until)) = self.state().failed
+            && !until.has_passed()
+        {
+            return Err(Unready {
+                why,
+                wait: until.remaining(),
+                found_out: false,
+            });
+        }
+        let made = self.make(now).await;
+        let mut state = self.state();
+        match &made {
+            Ok(token) => {
+                *state = State {
+                    token: Some(Arc::clone(token)),
+                    failed: None,
+                }
+            }
+            Err(unready) => state.failed = Some((unready.why, BootMoment::after(unready.wait))),
+        }
+        made
+    }
+
+    async fn make(&self, now: Timestamp) -> Result<Arc<Token>, Unready> {
+        // Its life begins before anybody can have handed it out.
+        let since = BootMoment::now();
+        let made = match &self.maker {
+            Maker::Signed { key, claims, reuse } => {
+                let life = reuse.map_or(Duration::ZERO, |(at_most, _)| at_most);
+                let token = key.sign(&claims.at(now, None));
+                token.map(|token| (token, life)).ok_or(NoToken::Unavailable)
+            }
+            Maker::Fetched { http, url, grant } => fetch(http, url, grant, now).await,
+        };
+        let token = made.and_then(|(token, life)| {
+            let mut value = HeaderValue::try_from(format!("{}{token}", self.prefix))
+                .map_err(|_| NoToken::Refused)?;
+            value.set_sensitive(true);
+            Ok(Token {
+                value,
+                life,
+                since,
+                worked: AtomicBool::new(false),
+            })
+        });
+        token.map(Arc::new).map_err(|why| Unready {
+            why,
+            wait: PAUSE,
+            found_out: true,
+        })
+    }
+
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl OwnedClaims {
+    fn at<'a>(&'a self, now: Timestamp, id: Option<&'a str>) -> Claims<'a> {
+        Claims {
+            issuer: &self.issuer,
+            subject: self.subject.as_deref(),
+            audience: self.audience.as_deref(),
+            scope: self.scope.as_deref(),
+            id,
+            issued_at: now,
+            lifetime: self.lifetime,
+        }
+    }
+}
+
+/// Asks the endpoint once. Its answer is read to the cap, and shown nowhere.
+async fn fetch(
+    http: &reqwest::Client,
+    url: &Url,
+    grant: &Grant,
+    now: Timestamp,
+) -> Result<(String, Duration), NoToken> {
+    let deadline = BootMoment::after(FETCH_MAX);
+    let signed = |key: &SigningKey, claims: &OwnedClaims, id: Option<&str>| {
+        key.sign(&claims.at(now, id)).ok_or(NoToken::Unavailable)
+    };
+    let request = http.post(url.clone()).header(ACCEPT, "application/json");
+    let request = match grant {
+        Grant::Credentials {
+            client_id,
+            client_secret,
+            secret_in,
+            scope,
+        } => {
+            let (client_id, client_secret) = (client_id.expose(), client_secret.expose());
+            let mut form = client_credentials_form(scope.as_deref());
+            match secret_in {
+                ClientSecretIn::Basic => {
+                    let value = basic_authorization(client_id, client_secret);
+                    let mut value = HeaderValue::try_from(value).map_err(|_| NoToken::Refused)?;
+                    value.set_sensitive(true);
+                    request.header(AUTHORIZATION, value).form(&form)
+                }
+                ClientSecretIn::Body => {
+                    form.extend([("client_id", client_id), ("client_secret", client_secret)]);
+                    request.form(&form)
+                }
+            }
+        }
+        Grant::ClientAssertion { key, claims, scope } => {
+            let id = Clock::default().random_uuid().to_string();
+            let assertion = signed(key, claims, Some(&id))?;
+            request.form(&client_assertion_form(&assertion, scope.as_deref()))
+        }
+        Grant::JwtBearer { key, claims } => {
+            request.form(&jwt_bearer_form(&signed(key, claims, None)?))
+        }
+    };
+    let answered = tokio::time::timeout(deadline.remaining(), request.send()).await;
+    // The error holds the address, and is not shown.
+    let Ok(Ok(response)) = answered else {
+        return Err(NoToken::Unavailable);
+    };
+    let response = received(response, deadline).await;
+    match judge(response.status, &response.body) {
+        // A grant that was cut is no refusal.
+        Ok(_) | Err(NoToken::Refused)
+            if !response.body_complete && (200..300).contains(&response.status) =>
+        {
+            Err(NoToken::Unavailable)
+        }
+        judged => judged.map(|granted| (granted.access_token, granted.life)),
+    }
+}
