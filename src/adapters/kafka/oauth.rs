@@ -6,12 +6,13 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::header::AUTHORIZATION;
 use rdkafka::client::OAuthToken;
-use serde::Deserialize;
 use tokio::runtime::Handle;
 use url::Url;
 
 use crate::domain::time::Timestamp;
+use crate::domain::token::{basic_authorization, client_credentials_form, read_grant};
 
 /// Where tokens come from.
 #[derive(Clone)]
@@ -35,12 +36,6 @@ struct Fetcher {
     http: reqwest::Client,
     runtime: Handle,
     now: fn() -> Timestamp,
-}
-
-#[derive(Deserialize)]
-struct Granted {
-    access_token: String,
-    expires_in: Option<u64>,
 }
 
 impl fmt::Debug for TokenSource {
@@ -92,26 +87,21 @@ impl Fetcher {
             client_secret,
             scope,
         } = &self.endpoint;
-        let mut form = vec![("grant_type", "client_credentials")];
-        if !scope.is_empty() {
-            form.push(("scope", scope));
-        }
+        let scope = Some(scope.as_str()).filter(|scope| !scope.is_empty());
         let answer = self
             .http
             .post(url.clone())
-            .basic_auth(client_id, Some(client_secret))
+            .header(AUTHORIZATION, basic_authorization(client_id, client_secret))
             .timeout(Duration::from_secs(30))
-            .form(&form)
+            .form(&client_credentials_form(scope))
             .send()
             .await
             .map_err(reqwest::Error::without_url)?
             .error_for_status()
             .map_err(reqwest::Error::without_url)?;
         let body = answer.bytes().await.map_err(reqwest::Error::without_url)?;
-        let granted: Granted = serde_json::from_slice(&body)
-            .map_err(|_| "the token endpoint's answer is not a grant")?;
-        let life = Duration::from_secs(granted.expires_in.unwrap_or(300));
-        let expires = (self.now)().plus(life).as_millis();
+        let granted = read_grant(&body).ok_or("the token endpoint's answer is not a grant")?;
+        let expires = (self.now)().plus(granted.life).as_millis();
         Ok(OAuthToken {
             token: granted.access_token,
             principal_name: client_id.clone(),
