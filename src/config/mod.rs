@@ -17,6 +17,7 @@ pub mod lanes;
 mod layers;
 pub mod ledger;
 pub mod providers;
+pub mod rejections;
 pub mod retry;
 pub mod secret;
 mod section;
@@ -33,6 +34,7 @@ use lanes::{LaneConfig, LanesConfig};
 use layers::Layers;
 use ledger::LedgerConfig;
 use providers::ProvidersConfig;
+use rejections::RejectionsConfig;
 use retry::RetryConfig;
 use secret::References;
 use section::{Findings, Section};
@@ -58,6 +60,8 @@ pub struct Config {
     pub retry: RetryConfig,
     /// When a provider counts as down.
     pub breaker: BreakerConfig,
+    /// When a template is paused.
+    pub rejections: RejectionsConfig,
     /// Limits of what is in flight.
     pub dispatch: DispatchConfig,
     /// Who sends what.
@@ -148,6 +152,7 @@ impl Config {
         let ledger = root.section("ledger", LedgerConfig::read);
         let retry = root.section("retry", RetryConfig::read);
         let breaker = root.section("breaker", BreakerConfig::read);
+        let rejections = root.section("rejections", RejectionsConfig::read);
         let providers = ProvidersConfig::read(root);
         let shutdown = root.section("shutdown", ShutdownConfig::read);
         let admin = root.section("admin", AdminConfig::read);
@@ -176,6 +181,7 @@ impl Config {
             ledger: ledger?,
             retry: retry?,
             breaker: breaker?,
+            rejections: rejections?,
             dispatch: dispatch?,
             providers: providers?,
             shutdown: shutdown?,

@@ -18,6 +18,7 @@ pub mod position;
 pub mod profile;
 pub mod reconcile;
 pub mod record;
+pub mod rejection_limit;
 pub mod render;
 pub mod retry;
 pub mod retry_after;

@@ -1,9 +1,7 @@
 //! The providers' accounts: where requests go, on what terms, and whether they may go now.
 
 use std::collections::{BTreeMap, HashMap};
-use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use tokio::sync::Notify;
 
@@ -13,25 +11,24 @@ use crate::adapters::provider::ProviderClient;
 use crate::config::Config;
 use crate::config::providers::ProviderConfig;
 use crate::config::secret::References;
-use crate::domain::account_gate::{AccountAnswer, AccountGate, RateLimit, Share};
+use crate::domain::account_gate::{AccountAnswer, AccountGate, Share};
 use crate::domain::attempt::{Classified, Verdict};
-use crate::domain::breaker::{BreakerRules, BreakerState, Change, Refusal, Signal, Ticket};
+use crate::domain::breaker::{BreakerState, Change, Signal, Ticket};
 use crate::domain::classify::Answer;
-use crate::domain::dispatch::{KeyTerms, LookupTerms, Terms};
+use crate::domain::dispatch::Terms;
 use crate::domain::idempotency_key::ProfileHash;
 use crate::domain::intent::Intent;
 use crate::domain::profile::{self, Binding, Profile};
-use crate::domain::retry::{Backoff, Pace};
+use crate::domain::rejection_limit::Outcome;
 use crate::domain::time::Timestamp;
 use crate::telemetry::metrics::{Metrics, ProviderMetrics};
 use crate::telemetry::troubles::Troubles;
 
+use super::account_terms::{rate_limit, rules, terms, with_profile};
+use super::asking_again::asking_again;
 use super::explained::Explained;
 use super::places::{Place, Places, Precedence, ReadOrder};
-
-/// The least and the longest that the one at the gate waits before it looks again.
-const TICK: Duration = Duration::from_millis(1);
-const LOOK_AGAIN: Duration = Duration::from_secs(30);
+use super::rejections::{Leave, Rejections};
 
 /// All accounts, and which one an intent goes to.
 pub struct Accounts {
@@ -62,6 +59,8 @@ pub struct Account {
     head: Arc<Places>,
     /// Something has changed for the one at the gate.
     changed: Notify,
+    /// Holds templates back that are rejected too often, if that is asked for.
+    pub rejections: Option<Rejections>,
     /// Message ids that the ledger explains; kept only once a look-up needs them.
     pub explained: Explained,
     /// What was not accepted lately.
@@ -75,6 +74,8 @@ pub struct Pass {
     account: Arc<Account>,
     ticket: Option<Ticket>,
     place: Option<Place>,
+    /// That of its template, where templates are held back.
+    leave: Option<Leave>,
 }
 
 /// Why an account cannot be opened.
@@ -209,6 +210,8 @@ impl Account {
             .unwrap_or(usize::MAX)
             .min(config.dispatch.concurrency);
         metrics.circuit(BreakerState::Closed);
+        let interval = config.retry.probe_interval;
+        let rejections = config.rejections.rules(interval);
         let weights = config.lanes.weights();
         Ok(Self {
             name: Arc::clone(name),
@@ -216,6 +219,8 @@ impl Account {
             terms: terms(config, &profile),
             requests: Places::new(concurrency, &weights),
             client,
+            rejections: rejections
+                .map(|rules| Rejections::new(name, rules, &weights, metrics.clone())),
             metrics,
             gate: Mutex::new(AccountGate::new(
                 rules(config),
@@ -250,24 +255,20 @@ impl Account {
             let changed = self.changed.notified();
             let place = self.requests.take(order).await;
             let asked = self.with_gate(|gate, now| gate.ask(now));
-            let wait = match asked {
+            let refusal = match asked {
                 Ok(ticket) => {
                     return Pass {
                         account: Arc::clone(self),
                         ticket: Some(ticket),
                         place: Some(place),
+                        leave: None,
                     };
                 }
-                Err(Refusal::Until(moment)) => moment.since(self.moment()),
-                // Whoever has the ticket gives it back by its answer, or by being dropped.
-                Err(Refusal::UntilAnswered) => LOOK_AGAIN,
+                // Whoever has a ticket gives it back by its answer, or by being dropped.
+                Err(refusal) => refusal,
             };
             drop(place);
-            tokio::select! {
-                () = changed => {}
-                // In slices: the timer stands still while the machine sleeps.
-                () = tokio::time::sleep(wait.clamp(TICK, LOOK_AGAIN)) => {}
-            }
+            asking_again(refusal, self.moment(), changed).await;
         }
     }
 
@@ -358,9 +359,25 @@ impl Pass {
         self.place = None;
     }
 
-    /// Takes note of what its attempt came to for the account as a whole. Returns whether the attempt is not to be held
+    /// With this leave, to be told what becomes of the intent.
+    pub fn with(mut self, leave: Option<Leave>) -> Self {
+        self.leave = leave;
+        self
+    }
+
+    /// Takes note that no request could be made of the intent.
+    pub fn not_rendered(mut self, clock: &Clock) {
+        if let Some(leave) = self.leave.take() {
+            leave.ended(Outcome::Rejected, clock.jitter());
+        }
+    }
+
+    /// Takes note of what its attempt came to for its template and the account as a whole. Returns whether the attempt is not to be held
     /// against its intent, because the provider as a whole is failing.
-    pub fn answered(self, answer: &Answer, classified: &Classified, clock: &Clock) -> bool {
+    pub fn answered(mut self, answer: &Answer, classified: &Classified, clock: &Clock) -> bool {
+        if let Some(leave) = self.leave.take() {
+            leave.ended(Outcome::of(classified.verdict), clock.jitter());
+        }
         let told = AccountAnswer {
             signal: Signal::of(answer, classified),
             wait: classified.wait,
@@ -422,72 +439,4 @@ fn resolved(profile: &Profile) -> Result<BTreeMap<String, String>, String> {
         }
     }
     Ok(settings)
-}
-
-/// The rate of the configuration, else of the profile; a burst goes with the rate that it was said for.
-fn rate_limit(provider: &ProviderConfig, profile: &Profile) -> Option<RateLimit> {
-    let of_profile = || {
-        let per_second = profile.limits.rate_per_second.and_then(NonZeroU32::new)?;
-        let burst = profile.limits.burst.and_then(NonZeroU32::new);
-        Some(RateLimit { per_second, burst })
-    };
-    let limit = match provider.rate_per_second {
-        Some(per_second) => Some(RateLimit {
-            per_second,
-            burst: None,
-        }),
-        None => of_profile(),
-    };
-    limit.map(|limit| RateLimit {
-        burst: provider.burst.or(limit.burst),
-        ..limit
-    })
-}
-
-fn rules(config: &Config) -> BreakerRules {
-    BreakerRules {
-        answers: config.breaker.answers,
-        window: config.breaker.window,
-        share_percent: config.breaker.share_percent,
-        in_row: config.breaker.in_row,
-        first_probe: config.breaker.first_probe,
-        probe_interval: config.retry.probe_interval,
-    }
-}
-
-fn terms(config: &Config, profile: &Profile) -> Terms {
-    let (base, cap) = (config.retry.base, config.retry.cap);
-    with_profile(
-        profile,
-        &Terms {
-            key: None,
-            lookup: None,
-            request_span: Duration::ZERO,
-            transport_bound: Duration::ZERO,
-            budget: config.retry.budget,
-            in_progress_max: config.retry.in_progress_max,
-            pace: Pace {
-                backoff: Backoff { base, cap },
-                in_progress_wait: config.retry.in_progress_wait,
-                probe_interval: config.retry.probe_interval,
-            },
-        },
-    )
-}
-
-/// `terms` with what this version of the profile says.
-fn with_profile(profile: &Profile, terms: &Terms) -> Terms {
-    Terms {
-        key: profile.key.as_ref().map(|key| KeyTerms {
-            window: key.window.length,
-            margin: key.window.margin,
-        }),
-        lookup: profile.lookup.as_ref().map(|lookup| LookupTerms {
-            delay: lookup.delay,
-            keeps: lookup.keeps,
-        }),
-        request_span: profile.timeouts.request,
-        transport_bound: profile.timeouts.unacknowledged,
-        ..terms.clone()
-    }
 }

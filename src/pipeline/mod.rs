@@ -1,6 +1,8 @@
 //! Builds the service and runs it: intake, workers, committer, shutdown. The committer alone commits.
 
+mod account_terms;
 pub mod accounts;
+mod asking_again;
 pub mod committer;
 pub mod depth;
 pub mod explained;
@@ -11,6 +13,7 @@ pub mod lobby;
 pub mod occupancy;
 pub mod order;
 pub mod places;
+pub mod rejections;
 pub mod service;
 pub mod tenure;
 pub mod tenures;

@@ -175,6 +175,24 @@ pub const PROVIDER_CIRCUIT_OPENED: Declared = Declared {
 };
 
 /// See `help`.
+pub const TEMPLATES_PAUSED: Declared = Declared {
+    name: "sendonce_templates_paused",
+    help: "Templates that the provider rejects too often: their other intents wait until one is accepted. The log names them.",
+    unit: "templates",
+    labels: &[PROVIDER],
+    kind: Kind::Gauge,
+};
+
+/// See `help`.
+pub const TEMPLATE_PAUSES: Declared = Declared {
+    name: "sendonce_template_pauses_total",
+    help: "How often a template was paused because the provider rejected it too often.",
+    unit: "pauses",
+    labels: &[PROVIDER],
+    kind: Kind::Counter,
+};
+
+/// See `help`.
 pub const SUPPRESSED: Declared = Declared {
     name: "sendonce_suppressed_total",
     help: "Records that came again and were not sent again: settled before (ledger), or settled while this one waited (in_flight).",
@@ -415,6 +433,8 @@ pub const ALL: &[Declared] = &[
     MESSAGE_IDS_ABSENT,
     PROVIDER_CIRCUIT,
     PROVIDER_CIRCUIT_OPENED,
+    TEMPLATES_PAUSED,
+    TEMPLATE_PAUSES,
     SUPPRESSED,
     PROVIDER_REPLAYS,
     SUSPECTED_DUPLICATES,

@@ -83,6 +83,9 @@ const CASES: &[&str] = &[
     "[ledger]\ngenerations = 1",
     "[ledger]\ncache_mib = 1",
     "[ledger]\nbatch_max = 0",
+    // [rejections]
+    "[rejections]\nshare_percent = 101",
+    "[rejections]\noutcomes = 0",
     // [retry]
     "[retry]\nbudget = 0",
     "[retry]\nbase = \"0s\"",

@@ -78,7 +78,7 @@ impl fmt::Debug for Recipient {
 }
 
 /// The template that made an intent's content, part of the key.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Template {
     /// Its name.
     pub name: Arc<str>,

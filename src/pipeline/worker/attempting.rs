@@ -18,6 +18,7 @@ use crate::telemetry::metrics::Outcome;
 
 use super::super::accounts::{Account, Pass};
 use super::super::places::Precedence;
+use super::super::rejections::Leave;
 use super::setting_aside::About;
 use super::{Crew, Job, Stopped};
 
@@ -126,7 +127,7 @@ impl Crew {
                         return Err(Stopped::TenureOver);
                     }
                     let Some(ready) = pass.take() else {
-                        pass = self.pass(job, case, story.as_deref()).await?;
+                        pass = self.pass(job, intent, case, story.as_deref()).await?;
                         continue;
                     };
                     let request = match &request {
@@ -135,7 +136,10 @@ impl Crew {
                             Ok(rendered) => request.insert(rendered),
                             Err((reason, detail)) => {
                                 // Nothing is asked of the account: its dead letter may wait for long.
-                                drop(ready);
+                                match story {
+                                    None => ready.not_rendered(&self.parts.clock),
+                                    Some(_) => drop(ready),
+                                }
                                 let why = (reason, detail.as_str());
                                 let aside = self.cannot_render(job, intent, case, story, why);
                                 return Box::pin(aside).await;
@@ -236,6 +240,7 @@ impl Crew {
     async fn pass(
         &self,
         job: &Job,
+        intent: &Intent,
         case: &Case,
         story: Option<&Story>,
     ) -> Result<Option<Pass>, Stopped> {
@@ -249,19 +254,42 @@ impl Crew {
             outages: story.map_or(0, Story::outages),
         };
         let ready = async {
-            let pass = self.admitted(job, case, precedence).await?;
-            match self.made_ready(job, case).await? {
-                Ok(()) => Ok(Some(pass)),
-                Err(unready) => {
+            loop {
+                let leave = self.leave(job, intent, case, story).await?;
+                let pass = self.admitted(job, case, precedence).await?;
+                if let Err(unready) = self.made_ready(job, case).await? {
                     self.not_ready(case, pass, &unready);
+                    drop(leave);
                     self.pause(&job.tenure, unready.wait).await?;
-                    Ok(None)
+                    return Ok(None);
+                }
+                // Many may have waited for the account when their template was paused.
+                if leave.as_ref().is_none_or(Leave::holds) {
+                    return Ok(Some(pass.with(leave)));
                 }
             }
         };
         tokio::select! {
             pass = ready => pass,
             expired = expiry => expired.map(|()| None),
+        }
+    }
+
+    /// Leave to send an intent of this template, where templates are held back. What may have been taken is asked about all
+    /// the same: its key's window does not wait.
+    async fn leave(
+        &self,
+        job: &Job,
+        intent: &Intent,
+        case: &Case,
+        story: Option<&Story>,
+    ) -> Result<Option<Leave>, Stopped> {
+        match &case.account.rejections {
+            Some(rejections) if !story.is_some_and(Story::may_have_been_taken) => tokio::select! {
+                leave = Box::pin(rejections.admit(intent, job.order)) => Ok(leave),
+                () = job.tenure.over() => Err(Stopped::TenureOver),
+            },
+            Some(_) | None => Ok(None),
         }
     }
 

@@ -110,6 +110,8 @@ pub struct ProviderMetrics {
     send_latency: Arc<[Histogram]>,
     circuit: Members<BreakerState, IntGauge>,
     circuit_opened: Members<Cause, IntCounter>,
+    templates_paused: IntGauge,
+    template_pauses: IntCounter,
 }
 
 /// One series for each member of a closed set.
@@ -360,6 +362,17 @@ impl ProviderMetrics {
     /// Its circuit has opened.
     pub fn circuit_opened(&self, cause: Cause) {
         count(&self.circuit_opened, cause);
+    }
+
+    /// One more template is paused.
+    pub fn template_paused(&self) {
+        self.templates_paused.inc();
+        self.template_pauses.inc();
+    }
+
+    /// One of the paused templates is paused no more.
+    pub fn template_released(&self) {
+        self.templates_paused.dec();
     }
 
     /// No rule and no default caught an answer.

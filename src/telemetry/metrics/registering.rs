@@ -28,6 +28,8 @@ pub(super) struct ProviderFamilies {
     topics: Vec<Arc<str>>,
     circuit: IntGaugeVec,
     circuit_opened: IntCounterVec,
+    templates_paused: IntGaugeVec,
+    template_pauses: IntCounterVec,
 }
 
 impl ProviderFamilies {
@@ -45,6 +47,8 @@ impl ProviderFamilies {
             send_latency: new.histograms(&declared::SEND_LATENCY)?,
             circuit: new.gauges(&declared::PROVIDER_CIRCUIT)?,
             circuit_opened: new.counters(&declared::PROVIDER_CIRCUIT_OPENED)?,
+            templates_paused: new.gauges(&declared::TEMPLATES_PAUSED)?,
+            template_pauses: new.counters(&declared::TEMPLATE_PAUSES)?,
         })
     }
 
@@ -94,6 +98,10 @@ impl ProviderFamilies {
                 self.circuit_opened
                     .get_metric_with_label_values(&[provider, name])
             })?,
+            templates_paused: self
+                .templates_paused
+                .get_metric_with_label_values(&[provider])?,
+            template_pauses: one(&self.template_pauses)?,
         })
     }
 }

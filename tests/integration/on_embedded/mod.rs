@@ -15,6 +15,7 @@ mod outages;
 mod outcomes;
 mod panicking;
 mod privacy;
+mod rejections;
 mod segments;
 mod set_aside;
 mod shapes;
