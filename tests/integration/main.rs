@@ -2,6 +2,7 @@
 //!
 //! - `on_kafka`: suites against Apache Kafka, left out unless `SENDONCE_TEST_KAFKA=1`;
 //! - `through_toxiproxy`: suites over connections that fail, left out unless `SENDONCE_TEST_TOXIPROXY=1`;
+//! - `outage_in_real_time`: three minutes without a provider, left out unless `SENDONCE_TEST_OUTAGE=1`;
 //! - `traced`: what the system calls show, left out where there is no strace;
 //! - `kafka_cluster`, `toxiproxy`: start and end what those suites talk to, through the scripts under `tests/`;
 //! - `command_line`: what is typed, as the binary answers it, with librdkafka's embedded cluster;
@@ -30,6 +31,7 @@ mod kafka_view;
 mod ledger_view;
 mod on_embedded;
 mod on_kafka;
+mod outage_in_real_time;
 mod product;
 mod rehearsals;
 mod scripted;

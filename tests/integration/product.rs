@@ -178,6 +178,7 @@ pub async fn publish(kafka: &Kafka, topic: &str, records: &[Sent]) {
 }
 
 /// How a worker is set up.
+#[derive(Clone)]
 pub struct Setup {
     /// Where its brokers are.
     pub bootstrap: String,
@@ -188,6 +189,7 @@ pub struct Setup {
 }
 
 /// One provider of a worker.
+#[derive(Clone)]
 pub struct Provider {
     /// Its name in the configuration.
     pub name: String,

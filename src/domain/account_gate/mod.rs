@@ -151,15 +151,7 @@ mod tests {
 
     use super::*;
     use crate::domain::breaker::Cause;
-
-    pub(super) const RULES: BreakerRules = BreakerRules {
-        answers: 20,
-        window: Duration::from_secs(60),
-        share_percent: 50,
-        in_row: 5,
-        first_probe: Duration::from_secs(1),
-        probe_interval: Duration::from_secs(60),
-    };
+    use crate::domain::breaker::tests::RULES;
 
     fn at(seconds: i64) -> Timestamp {
         Timestamp::from_millis(seconds * 1_000)

@@ -3,13 +3,49 @@
 use std::num::NonZeroU32;
 
 use super::simulation::{HOUR, Mood, Outcome, Play, SECOND, play};
-use super::tests::RULES;
 use super::*;
 use crate::domain::dead_letter::Reason;
 
 const ONSET: u64 = 60 * SECOND;
-/// Failures at which a closed circuit opens, at most.
-const THRESHOLD: usize = 10;
+/// Failures at which a closed circuit opens, at most: 65 % of 50 answers.
+const THRESHOLD: usize = 33;
+/// Half of what an intent may spend.
+const HALF_A_BUDGET: usize = 4;
+
+/// The rules that ship.
+fn rules() -> BreakerRules {
+    let defaults: toml::Table = include_str!("../../../config/default.toml")
+        .parse()
+        .unwrap();
+    let number = |section: &str, name: &str| {
+        let number = defaults[section][name].as_integer().unwrap();
+        u32::try_from(number).unwrap()
+    };
+    let span = |section: &str, name: &str| {
+        let span = defaults[section][name].as_str().unwrap();
+        let span: jiff::SignedDuration = span.parse().unwrap();
+        span.unsigned_abs()
+    };
+    BreakerRules {
+        answers: number("breaker", "answers"),
+        window: span("breaker", "window"),
+        share_percent: number("breaker", "share_percent"),
+        in_row: number("breaker", "in_row"),
+        first_probe: span("breaker", "first_probe"),
+        probe_interval: span("retry", "probe_interval"),
+    }
+}
+
+#[test]
+fn what_is_held_against_the_outages_follows_from_the_rules_that_ship() {
+    let defaults: toml::Table = include_str!("../../../config/default.toml")
+        .parse()
+        .unwrap();
+    let budget = defaults["retry"]["budget"].as_integer().unwrap();
+    assert_eq!(2 * HALF_A_BUDGET, usize::try_from(budget).unwrap());
+    let failures = (rules().answers * rules().share_percent).div_ceil(100);
+    assert_eq!(THRESHOLD, usize::try_from(failures).unwrap());
+}
 
 /// Ten intents a second for two minutes, in the middle of which the outage begins, and then one every ten seconds until
 /// it is over.
@@ -23,7 +59,7 @@ fn hour(keyed: bool, mood: Mood, seed: u64) -> Play {
     Play {
         seed,
         keyed,
-        gate: || AccountGate::new(RULES, None),
+        gate: || AccountGate::new(rules(), None),
         arrivals: arrivals(),
         moods: vec![(0, Mood::Well), (ONSET, mood), (ONSET + HOUR, Mood::Well)],
         crashes: Vec::new(),
@@ -50,7 +86,7 @@ fn after_an_hour_s_outage_of_a_keyed_provider_every_intent_is_accepted_and_budge
             all_are_accepted(&outcome, arrivals().len());
             let bound = THRESHOLD * outcome.openings;
             assert!(outcome.budget_in_all < bound, "{mood:?}: {outcome:?}");
-            assert!(outcome.budget_max <= 3, "{mood:?}: {outcome:?}");
+            assert!(outcome.budget_max <= HALF_A_BUDGET, "{mood:?}: {outcome:?}");
             let soon = ONSET + HOUR + 120 * SECOND;
             assert!(outcome.ended_at < soon, "{mood:?}: {outcome:?}");
         }
@@ -124,7 +160,7 @@ fn twenty_a_second() -> AccountGate {
         per_second: NonZeroU32::new(20).unwrap(),
         burst: None,
     };
-    AccountGate::new(RULES, Some(limit))
+    AccountGate::new(rules(), Some(limit))
 }
 
 fn ten_a_second() -> AccountGate {
@@ -132,7 +168,7 @@ fn ten_a_second() -> AccountGate {
         per_second: NonZeroU32::new(10).unwrap(),
         burst: None,
     };
-    AccountGate::new(RULES, Some(limit))
+    AccountGate::new(rules(), Some(limit))
 }
 
 #[test]
@@ -176,7 +212,7 @@ fn storm(gate: fn() -> AccountGate) -> Play {
 fn p26_a_storm_of_429_costs_less_than_twice_what_was_in_flight_and_is_not_come_back_from_in_lockstep()
  {
     for gate in [
-        || AccountGate::new(RULES, None),
+        || AccountGate::new(rules(), None),
         ten_a_second as fn() -> AccountGate,
     ] {
         let outcome = play(storm(gate));

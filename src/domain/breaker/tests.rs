@@ -4,7 +4,8 @@ use super::*;
 use crate::domain::attempt::{Classified, Flags, Verdict};
 use crate::domain::classify::{Answer, LostCause, NotSentCause, Response};
 
-const RULES: BreakerRules = BreakerRules {
+/// Rules by which little is enough.
+pub(in crate::domain) const RULES: BreakerRules = BreakerRules {
     answers: 20,
     window: Duration::from_secs(60),
     share_percent: 50,

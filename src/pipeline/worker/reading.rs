@@ -12,6 +12,7 @@ use crate::domain::key_ring::KeyRing;
 use crate::domain::ledger_entry::{Story, Subject};
 use crate::domain::offset_tracker::{Persisted, Settlement};
 use crate::domain::record::Record;
+use crate::domain::time::Timestamp;
 use crate::telemetry::metrics::Suppressed;
 use crate::telemetry::status::NotReady;
 
@@ -167,15 +168,22 @@ impl Crew {
                 Hindered::Version(fault @ (VersionFault::Gone(_) | VersionFault::Unfit { .. })),
                 _,
             ) => {
-                // With another profile it would be another request, so it waits for a process that has this one.
-                if self.parts.status.set(NotReady::ProfileMissing) {
-                    tracing::error!(%fault, "the profile that began an intent cannot be had: the intent waits");
+                // With another profile it would be another request: it waits for a process that has this one.
+                let now = self.parts.clock.now();
+                let end = self.waits_until(intent, story.as_deref());
+                if now < end {
+                    if self.parts.status.set(NotReady::ProfileMissing) {
+                        tracing::error!(%fault, "the profile that began an intent cannot be had: the intent waits");
+                    }
+                    let wait = end.since(now).min(Duration::from_secs(30));
+                    let waited = self.pause(&job.tenure, wait).await;
+                    if waited.is_err() {
+                        self.parts.status.clear(NotReady::ProfileMissing);
+                    }
+                    return Err(waited.err().unwrap_or(Stopped::StoryMoved));
                 }
-                let waited = self.pause(&job.tenure, Duration::from_secs(30)).await;
-                if waited.is_err() {
-                    self.parts.status.clear(NotReady::ProfileMissing);
-                }
-                return Err(waited.err().unwrap_or(Stopped::StoryMoved));
+                self.parts.status.clear(NotReady::ProfileMissing);
+                (Reason::Expired, "profile_missing")
             }
         };
         match story {
@@ -185,6 +193,14 @@ impl Crew {
                 self.set_record_aside(job, &about, reason, detail).await
             }
         }
+    }
+
+    /// How long an intent waits for the profile that began it: until it expires, and no longer than `intents.max_age` after
+    /// the last that was recorded of it.
+    fn waits_until(&self, intent: &Intent, story: Option<&Story>) -> Timestamp {
+        let begun = story.map_or(Timestamp::EPOCH, |story| story.updated_at);
+        let end = begun.plus(self.parts.reading.max_age);
+        intent.expires_at.map_or(end, |expiry| expiry.min(end))
     }
 
     /// Waits until nobody else works under any key that this intent may have, then recalls its story.

@@ -1,6 +1,7 @@
 //! Shows what follows what: stories in, steps out. Longer than 500 lines: one story a test, and the tests share its parts.
 
 mod looking_up;
+mod vendors;
 mod windows;
 
 use std::fmt::Write as _;
