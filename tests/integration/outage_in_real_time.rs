@@ -126,7 +126,9 @@ fn resident_kib(worker: &Worker) -> u64 {
 
 /// Reading pauses at the limit, and the group does not notice.
 fn is_paused_and_polled(metrics: &Metrics) {
-    assert_eq!(metrics.count("sendonce_open_intents", &[]), OPEN_MAX);
+    let open = metrics.count("sendonce_open_intents", &[]);
+    // It goes on reading once half of the places are free.
+    assert!((OPEN_MAX / 2..=OPEN_MAX).contains(&open), "{open}");
     assert_eq!(metrics.count("sendonce_consumer_stalled", &[]), 0);
     for kind in ["revoked", "lost"] {
         let rebalances = metrics.count("sendonce_rebalances_total", &[("kind", kind)]);
