@@ -134,6 +134,8 @@ pub enum WaitScope {
     Intent,
     /// Everything that goes to this account.
     Account,
+    /// Everything that goes to this recipient by this account.
+    Recipient,
 }
 
 /// A wait that the provider asked for.

@@ -16,6 +16,7 @@ mod length_prefixed;
 pub mod offset_tracker;
 pub mod position;
 pub mod profile;
+pub mod recipient_waits;
 pub mod reconcile;
 pub mod record;
 pub mod rejection_limit;

@@ -28,6 +28,7 @@ use super::account_terms::{rate_limit, rules, terms, with_profile};
 use super::asking_again::asking_again;
 use super::explained::Explained;
 use super::places::{Place, Places, Precedence, ReadOrder};
+use super::recipients::{RecipientTurn, Recipients};
 use super::rejections::{Leave, Rejections};
 
 /// All accounts, and which one an intent goes to.
@@ -59,6 +60,8 @@ pub struct Account {
     head: Arc<Places>,
     /// Something has changed for the one at the gate.
     changed: Notify,
+    /// Holds back what goes to recipients that are to be left alone.
+    pub recipients: Recipients,
     /// Holds templates back that are rejected too often, if that is asked for.
     pub rejections: Option<Rejections>,
     /// Message ids that the ledger explains; kept only once a look-up needs them.
@@ -76,6 +79,8 @@ pub struct Pass {
     place: Option<Place>,
     /// That of its template, where templates are held back.
     leave: Option<Leave>,
+    /// That of its recipient, where that one has waited.
+    _turn: Option<RecipientTurn>,
 }
 
 /// Why an account cannot be opened.
@@ -219,6 +224,7 @@ impl Account {
             terms: terms(config, &profile),
             requests: Places::new(concurrency, &weights),
             client,
+            recipients: Recipients::default(),
             rejections: rejections
                 .map(|rules| Rejections::new(name, rules, &weights, metrics.clone())),
             metrics,
@@ -262,6 +268,7 @@ impl Account {
                         ticket: Some(ticket),
                         place: Some(place),
                         leave: None,
+                        _turn: None,
                     };
                 }
                 // Whoever has a ticket gives it back by its answer, or by being dropped.
@@ -354,14 +361,18 @@ impl Account {
 }
 
 impl Pass {
-    /// Gives the place for a request back, before the answer is recorded.
-    pub fn leave_place(&mut self) {
+    /// Takes note of what its attempt came to for its template, and gives the place for a request back, before the answer is
+    /// recorded. In this order: whoever gets the place may be of the same template.
+    pub fn leave_place(&mut self, verdict: Verdict, clock: &Clock) {
+        if let Some(leave) = self.leave.take() {
+            leave.ended(Outcome::of(verdict), clock.jitter());
+        }
         self.place = None;
     }
 
-    /// With this leave, to be told what becomes of the intent.
-    pub fn with(mut self, leave: Option<Leave>) -> Self {
-        self.leave = leave;
+    /// With what the intent's template and recipient have given, to be kept until it is known what becomes of the intent.
+    pub fn with(mut self, leave: Option<Leave>, turn: Option<RecipientTurn>) -> Self {
+        (self.leave, self._turn) = (leave, turn);
         self
     }
 
@@ -372,12 +383,9 @@ impl Pass {
         }
     }
 
-    /// Takes note of what its attempt came to for its template and the account as a whole. Returns whether the attempt is not to be held
+    /// Takes note of what its attempt came to for the account as a whole. Returns whether the attempt is not to be held
     /// against its intent, because the provider as a whole is failing.
-    pub fn answered(mut self, answer: &Answer, classified: &Classified, clock: &Clock) -> bool {
-        if let Some(leave) = self.leave.take() {
-            leave.ended(Outcome::of(classified.verdict), clock.jitter());
-        }
+    pub fn answered(self, answer: &Answer, classified: &Classified, clock: &Clock) -> bool {
         let told = AccountAnswer {
             signal: Signal::of(answer, classified),
             wait: classified.wait,

@@ -13,6 +13,7 @@ pub mod lobby;
 pub mod occupancy;
 pub mod order;
 pub mod places;
+pub mod recipients;
 pub mod rejections;
 pub mod service;
 pub mod tenure;

@@ -54,6 +54,11 @@ impl<K: Eq + Hash + Clone> Queues<K> {
         }
     }
 
+    /// Whether someone is in the chain of this name.
+    pub fn has(&self, name: &K) -> bool {
+        locked(&self.0).contains_key(name)
+    }
+
     /// Chains with someone in them.
     pub fn len(&self) -> usize {
         locked(&self.0).len()

@@ -97,7 +97,9 @@ fn look_at_providers(config: &Config, findings: &mut Findings) -> anyhow::Result
             findings.fine(&about, needs);
         }
         let lookup = account.profile.lookup.as_ref();
-        let plan = plans::look(&account.terms, lookup, drain, retention);
+        let key = account.profile.key.as_ref();
+        let uuid_version = key.and_then(|key| key.uuid_version);
+        let plan = plans::look(&account.terms, lookup, uuid_version, drain, retention);
         for doubt in plan.doubts {
             findings.warning(&about, doubt);
         }

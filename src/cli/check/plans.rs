@@ -19,10 +19,14 @@ pub(super) struct Plan {
     pub(super) doubts: Vec<String>,
 }
 
-/// Looks at one provider's terms beside the shutdown's time and the ledger's memory.
+/// The version of the UUID that a derived key is (`domain::key_ring`).
+const KEY_VERSION: u32 = 8;
+
+/// Looks at one provider's terms, and at the version that it wants of a UUID, beside the shutdown's time and the ledger's memory.
 pub(super) fn look(
     terms: &Terms,
     lookup: Option<&Lookup>,
+    uuid_version: Option<u32>,
     drain: Duration,
     retention: Duration,
 ) -> Plan {
@@ -37,6 +41,12 @@ pub(super) fn look(
     }
     if let Some(key) = &terms.key {
         look_at_window(terms, key, retention, &mut doubts);
+    }
+    if let Some(version) = uuid_version.filter(|version| *version != KEY_VERSION) {
+        doubts.push(format!(
+            "the provider wants UUIDs of version {version}, and our keys have version {KEY_VERSION}: if it checks that, it refuses every \
+             request; find out with verify-provider, or let each intent bring an idempotency_key of version {version}"
+        ));
     }
     if lookup.is_some_and(|lookup| lookup.proof == LookupProof::Content) {
         doubts.push(
@@ -158,7 +168,7 @@ mod tests {
 
     #[test]
     fn a_plan_that_holds_has_no_doubts() {
-        let plan = look(&terms(Some(DAY)), None, DRAIN, 7 * DAY);
+        let plan = look(&terms(Some(DAY)), None, Some(8), DRAIN, 7 * DAY);
         assert_eq!(plan.doubts, Vec::<String>::new());
         assert!(plan.is_sure);
     }
@@ -166,9 +176,13 @@ mod tests {
     #[test]
     fn a_window_that_is_shorter_than_a_series_is_a_doubt_and_one_that_just_holds_is_none() {
         let just = Duration::from_millis(273_500) + Duration::from_secs(105);
-        assert!(look(&terms(Some(just)), None, DRAIN, DAY).doubts.is_empty());
+        assert!(
+            look(&terms(Some(just)), None, None, DRAIN, DAY)
+                .doubts
+                .is_empty()
+        );
         let short = just - Duration::from_millis(1);
-        let plan = look(&terms(Some(short)), None, DRAIN, DAY);
+        let plan = look(&terms(Some(short)), None, None, DRAIN, DAY);
         assert_eq!(plan.doubts.len(), 1, "{plan:?}");
         assert!(plan.doubts[0].starts_with("8 attempts with their waits may take"));
     }
@@ -179,6 +193,7 @@ mod tests {
         let plan = look(
             &terms(Some(30 * DAY)),
             None,
+            None,
             Duration::from_secs(30),
             7 * DAY,
         );
@@ -186,8 +201,17 @@ mod tests {
     }
 
     #[test]
+    fn a_field_that_takes_uuids_of_another_version_than_ours_is_a_doubt() {
+        let plan = look(&terms(Some(DAY)), None, Some(4), DRAIN, 7 * DAY);
+        assert_eq!(plan.doubts.len(), 1, "{plan:?}");
+        assert!(plan.doubts[0].starts_with("the provider wants UUIDs of version 4"));
+        let ours = uuid::Builder::from_custom_bytes([7; 16]).into_uuid();
+        assert_eq!(ours.get_version_num(), KEY_VERSION as usize);
+    }
+
+    #[test]
     fn without_a_key_and_without_a_look_up_nothing_is_sure() {
-        let plan = look(&terms(None), None, DRAIN, DAY);
+        let plan = look(&terms(None), None, None, DRAIN, DAY);
         assert!(!plan.is_sure);
         assert!(plan.promise.contains("cannot be asked"));
     }

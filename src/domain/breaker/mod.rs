@@ -378,8 +378,8 @@ impl Breaker {
             }
             let asked = asked.map_or(Duration::ZERO, |wait| match wait.scope {
                 WaitScope::Account => wait.at_least,
-                WaitScope::Intent if cause.is_refusal() => wait.at_least,
-                WaitScope::Intent => wait.at_least.min(most),
+                WaitScope::Intent | WaitScope::Recipient if cause.is_refusal() => wait.at_least,
+                WaitScope::Intent | WaitScope::Recipient => wait.at_least.min(most),
             });
             let wait = (*interval).max(asked);
             *probe_at = now.plus(wait + jitter.of(wait / 10));

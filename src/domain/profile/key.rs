@@ -28,6 +28,8 @@ pub struct KeyRule {
     pub max_len: usize,
     /// The characters it takes besides ASCII letters and digits; absent if it takes any visible ASCII.
     pub punctuation: Option<Box<str>>,
+    /// The version that the provider wants of a UUID; absent if it takes any. A derived key has version 8.
+    pub uuid_version: Option<u32>,
     /// Whether the header carries it in double quotes, as a Structured-Field string.
     pub quoted: bool,
     /// For how long it is remembered.
@@ -288,6 +290,10 @@ pub(super) fn read(section: Section<'_>, connect: Duration, request: Duration) -
             format!("a key of this form needs {marks}; choose another form"),
         );
     }
+    let uuid_version = section.number("uuid_version", 1..=8);
+    if uuid_version.is_some() && matches!(form, KeyForm::Short | KeyForm::Hash) {
+        section.fault("uuid_version", "means nothing where the key is no UUID");
+    }
     let quoted = section.flag("quoted").unwrap_or(false);
     let window = read_window(&section, margin_min(connect, request));
     let replay = section
@@ -339,6 +345,7 @@ pub(super) fn read(section: Section<'_>, connect: Duration, request: Duration) -
         form,
         max_len,
         punctuation,
+        uuid_version,
         quoted,
         window,
         replay,

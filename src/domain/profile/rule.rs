@@ -311,6 +311,7 @@ pub(super) fn read_scope(section: &Section<'_>, key: &str) -> Option<WaitScope> 
         &[
             ("intent", WaitScope::Intent),
             ("account", WaitScope::Account),
+            ("recipient", WaitScope::Recipient),
         ],
     )
 }

@@ -3,9 +3,8 @@
 use std::sync::Arc;
 
 use crate::adapters::clock::BootMoment;
-use crate::adapters::provider::Unready;
-use crate::domain::attempt::{Classified, Flags, Verdict, Wait, Withheld};
-use crate::domain::classify::{Answer, Circumstances, NotSentCause, classify, is_alarm};
+use crate::domain::attempt::{Classified, Flags, Verdict, Wait, WaitScope, Withheld};
+use crate::domain::classify::{Answer, Circumstances, classify, is_alarm};
 use crate::domain::dead_letter::Reason;
 use crate::domain::dispatch::{self, Limits, Step, Terms};
 use crate::domain::intent::Intent;
@@ -17,8 +16,6 @@ use crate::domain::time::Timestamp;
 use crate::telemetry::metrics::Outcome;
 
 use super::super::accounts::{Account, Pass};
-use super::super::places::Precedence;
-use super::super::rejections::Leave;
 use super::setting_aside::About;
 use super::{Crew, Job, Stopped};
 
@@ -212,7 +209,19 @@ impl Crew {
                 (classified, Some(answer))
             }
         };
-        pass.leave_place();
+        // Before the place goes to the next one, who may be for the same recipient.
+        if let Some(Wait {
+            at_least,
+            scope: WaitScope::Recipient,
+            ..
+        }) = classified.wait
+        {
+            let jitter = self.parts.clock.jitter();
+            account
+                .recipients
+                .asked(&intent.recipient, at_least, jitter);
+        }
+        pass.leave_place(classified.verdict, &self.parts.clock);
 
         let now = self.parts.clock.now();
         let heard = answer.as_ref().is_none_or(Answer::is_heard);
@@ -233,109 +242,6 @@ impl Crew {
             explained.accepted(message_id.as_deref(), now, lookup.keeps);
         }
         persisted
-    }
-
-    /// Leave to start an attempt that has all it needs; `None` if what comes next must be looked at again: the intent's own time
-    /// is over, or there was no token to send with.
-    async fn pass(
-        &self,
-        job: &Job,
-        intent: &Intent,
-        case: &Case,
-        story: Option<&Story>,
-    ) -> Result<Option<Pass>, Stopped> {
-        let expiry = async {
-            match case.limits.expires_at {
-                Some(end) => self.pause_until(&job.tenure, end).await,
-                None => std::future::pending().await,
-            }
-        };
-        let precedence = Precedence::Send {
-            outages: story.map_or(0, Story::outages),
-        };
-        let ready = async {
-            loop {
-                let leave = self.leave(job, intent, case, story).await?;
-                let pass = self.admitted(job, case, precedence).await?;
-                if let Err(unready) = self.made_ready(job, case).await? {
-                    self.not_ready(case, pass, &unready);
-                    drop(leave);
-                    self.pause(&job.tenure, unready.wait).await?;
-                    return Ok(None);
-                }
-                // Many may have waited for the account when their template was paused.
-                if leave.as_ref().is_none_or(Leave::holds) {
-                    return Ok(Some(pass.with(leave)));
-                }
-            }
-        };
-        tokio::select! {
-            pass = ready => pass,
-            expired = expiry => expired.map(|()| None),
-        }
-    }
-
-    /// Leave to send an intent of this template, where templates are held back. What may have been taken is asked about all
-    /// the same: its key's window does not wait.
-    async fn leave(
-        &self,
-        job: &Job,
-        intent: &Intent,
-        case: &Case,
-        story: Option<&Story>,
-    ) -> Result<Option<Leave>, Stopped> {
-        match &case.account.rejections {
-            Some(rejections) if !story.is_some_and(Story::may_have_been_taken) => tokio::select! {
-                leave = Box::pin(rejections.admit(intent, job.order)) => Ok(leave),
-                () = job.tenure.over() => Err(Stopped::TenureOver),
-            },
-            Some(_) | None => Ok(None),
-        }
-    }
-
-    /// Has ready what says who sends, before anything is recorded or sent: a token that cannot be had is no attempt of the
-    /// intent's.
-    async fn made_ready(&self, job: &Job, case: &Case) -> Result<Result<(), Unready>, Stopped> {
-        tokio::select! {
-            ready = case.account.client.make_ready() => Ok(ready),
-            () = job.tenure.over() => Err(Stopped::TenureOver),
-        }
-    }
-
-    /// Takes note that there is no token for the account.
-    pub(super) fn not_ready(&self, case: &Case, pass: Pass, unready: &Unready) {
-        let cause = NotSentCause::from(unready.why);
-        if !unready.found_out {
-            return;
-        }
-        let unsent = Answer::NotSent(cause);
-        let circumstances = Circumstances {
-            first_attempt: false,
-            now: self.parts.clock.now(),
-            wait_max: self.parts.wait_max,
-        };
-        let classified = classify(&case.profile, &unsent, &circumstances);
-        pass.answered(&unsent, &classified, &self.parts.clock);
-        let (verdict, now) = (classified.verdict, self.parts.clock.now());
-        if let Some(trouble) = case.account.trouble(verdict, classified.detail, now) {
-            tracing::warn!(
-                provider = %case.account.name, %trouble,
-                "there is no token to send with, and nothing is sent; told at most once a minute"
-            );
-        }
-    }
-
-    /// Leave to ask the account for something, as soon as it may be asked.
-    pub(super) async fn admitted(
-        &self,
-        job: &Job,
-        case: &Case,
-        precedence: Precedence,
-    ) -> Result<Pass, Stopped> {
-        tokio::select! {
-            pass = case.account.admit(job.order, precedence) => Ok(pass),
-            () = job.tenure.over() => Err(Stopped::TenureOver),
-        }
     }
 
     fn render(

@@ -4,6 +4,7 @@
 //! out, persist what it came to. A panic costs the attempt that was running; the story then says so, and the loop goes on,
 //! until it has panicked so often that the record is set aside.
 
+mod admitting;
 mod attempting;
 mod looking_up;
 mod reading;

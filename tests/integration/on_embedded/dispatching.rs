@@ -240,6 +240,48 @@ async fn a_retry_goes_before_all_that_was_read_after_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_wait_for_one_recipient_holds_up_what_goes_there_and_nothing_else() {
+    let kafka = Embedded::with_partitions(1);
+    let provider = Scripted::by(|request, before| {
+        let to_it = |one: &Seen| one.body.contains("+447700900111");
+        if to_it(request) && !before.iter().any(to_it) {
+            refusing("429 Too Many Requests")
+        } else {
+            accepting()
+        }
+    })
+    .await;
+    let alone = "[[rule]]\nwhen = { status = 429 }\nclass = \"throttled\"\nwait = \"3s\"\nwait_scope = \"recipient\"";
+    let profile = format!("{}\n{alone}\n", patient(STUB_PROFILE));
+    let setup = Setup::new(&kafka, &provider.url())
+        .with_profile(&profile)
+        // One at a time, so that all others are asked about after the first answer.
+        .set("DISPATCH__CONCURRENCY", "1");
+    let home = Home::new(&setup);
+    let to = |number: &str, n: usize| {
+        let mut intent = sms(&format!("{number}-{n}"), "hello");
+        intent["to"] = number.into();
+        Sent::json(&intent)
+    };
+    let mut records: Vec<Sent> = (0..20).map(|n| to("+447700900111", n)).collect();
+    records.extend((0..20).map(|n| to("+447700900122", n)));
+    kafka.publish(&records).await;
+    let worker = home.start(&setup);
+    kafka.until_committed().await;
+    Standing::of(&kafka, &home)
+        .scripted(&provider)
+        .holds(worker)
+        .await;
+
+    let seen = provider.seen();
+    assert_eq!(seen.len(), 41, "nobody else was told to wait");
+    let others = |request: &Seen| request.body.contains("+447700900122");
+    assert!(seen[1..21].iter().all(others), "{seen:#?}");
+    let waited = seen[21].at - seen[0].at + Duration::from_millis(1);
+    assert!(waited >= Duration::from_secs(3), "{waited:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_wait_that_looks_like_milliseconds_is_kept_to_and_the_log_says_so() {
     let kafka = Embedded::with_partitions(1);
     let provider = Scripted::playing([throttled(60_000)]).await;

@@ -218,6 +218,7 @@ fn asked(wait: Wait) -> String {
     match wait.scope {
         WaitScope::Intent => format!("{seconds}s"),
         WaitScope::Account => format!("{seconds}s account"),
+        WaitScope::Recipient => format!("{seconds}s recipient"),
     }
 }
 
