@@ -1,5 +1,5 @@
 //! Decides the headers of AWS Signature Version 4, for every service but S3, whose paths are encoded otherwise ("Create a signed
-//! AWS API request", https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv-create-signed-request.html, read
+//! AWS API request", <https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv-create-signed-request.html>, read
 //! 2026-11-30). It knows no long-term key but those that it is given, and no clock.
 
 use std::fmt::Write as _;
