@@ -26,12 +26,12 @@ pub struct RateLimit {
     pub burst: Option<NonZeroU32>,
 }
 
-/// What part of the topic's partitions is ours: the part of the account's rate that we may use.
+/// What part of the partitions of all lanes is ours: the part of the account's rate that we may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
     /// Partitions assigned to this instance, at least one.
     pub assigned: NonZeroU32,
-    /// All partitions of the topic, at least `assigned`.
+    /// All partitions, at least `assigned`.
     pub of: NonZeroU32,
 }
 

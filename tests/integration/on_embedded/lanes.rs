@@ -1,5 +1,7 @@
 //! Several topics of intents: none waits behind the backlog of another, and each has its own dead letters.
 
+use std::time::Duration;
+
 use crate::dead_letters::{dead_letters_in, reasons};
 use crate::product::{Embedded, Home, SOON, STUB_PROFILE, Sent, Setup, patient, publish, sms, via};
 use crate::scripted::{Gate, Scripted, accepting, accepting_after, refusing};
@@ -77,6 +79,76 @@ async fn a_lane_whose_provider_answers_nobody_takes_no_room_from_the_other() {
         .holds(worker)
         .await;
     assert_eq!(stuck.seen().len(), 300);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_partition_that_is_not_read_because_as_much_is_open_as_may_be_has_not_stalled() {
+    let kafka = Embedded::with_partitions(2);
+    let gate = Gate::closed();
+    let provider = Scripted::playing([accepting_after(&gate)]).await;
+    let setup = Setup::new(&kafka, &provider.url())
+        .with_profile(&patient(STUB_PROFILE).replace("\"30s\"", "\"300s\""))
+        .set("INTENTS__OPEN_MAX", "5")
+        .set("KAFKA__STALL_AFTER", "5s")
+        .set("SHUTDOWN__DRAIN", "10m");
+    let home = Home::new(&setup);
+    let some = |partition: i32, from: usize, to: usize| -> Vec<Sent> {
+        let one = |n: usize| {
+            let id = format!("{partition}-{n}");
+            Sent::json(&sms(&id, "hello")).at(partition)
+        };
+        (from..to).map(one).collect()
+    };
+    kafka.publish(&some(0, 0, 10)).await;
+    let worker = home.start(&setup);
+    worker.until_count("sendonce_open_intents", &[], 5).await;
+    // Each time the brokers are looked at again, and that is further apart than a stall takes.
+    for seen in 1..=3 {
+        kafka.publish(&some(1, seen - 1, seen)).await;
+        let unread = [("partition", "1")];
+        worker
+            .until_count("sendonce_consumer_lag", &unread, seen as u64)
+            .await;
+        assert_eq!(worker.count("sendonce_consumer_stalled", &[]).await, 0);
+    }
+    worker.until_ready().await;
+    gate.open();
+    kafka.until_committed().await;
+    let standing = Standing::of(&kafka, &home).scripted(&provider);
+    standing.holds(worker).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rate_is_shared_out_by_the_partitions_of_all_lanes_together() {
+    let kafka = with_two_lanes();
+    let provider = Scripted::playing([accepting()]).await;
+    let setup = Setup::new(&kafka, &provider.url())
+        .set("LANE__MARKETING__TOPIC", MARKETING)
+        .set("PROVIDER__STUB__RATE_PER_SECOND", "20")
+        .set("PROVIDER__STUB__BURST", "1");
+    let homes = [Home::new(&setup), Home::new(&setup)];
+    let mut workers = Vec::new();
+    for home in &homes {
+        let worker = home.start(&setup);
+        worker.until_ready().await;
+        workers.push(worker);
+    }
+    let many = |what: &str| -> Vec<Sent> {
+        let one = |n: usize| Sent::json(&sms(&format!("{what}-{n}"), what));
+        (0..30).map(one).collect()
+    };
+    publish(&kafka, MARKETING, &many("letter")).await;
+    kafka.publish(&many("code")).await;
+    until_committed(&kafka).await;
+    for (worker, records) in workers.iter().zip([30, 30]) {
+        assert_eq!(worker.count("sendonce_records_total", &[]).await, records);
+    }
+    // One of two partitions is half of the rate: 29 times a tenth of a second. The whole would be half of that.
+    for what in ["letter", "code"] {
+        let seen = provider.seen_with(what);
+        let took = seen[29].at - seen[0].at;
+        assert!(took > Duration::from_millis(2_300), "{what}: {took:?}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
