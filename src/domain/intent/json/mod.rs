@@ -70,12 +70,17 @@ enum Step {
 
 impl Trace {
     fn fault(self, base: &str, line: usize, column: usize) -> Fault {
+        // Where the syntax is broken, what stands in a name's place may have been meant for a value.
+        let member = match self.detail {
+            Some(_) => pointer::member,
+            None => pointer::member_of_the_contract,
+        };
         let place = self
             .steps
             .iter()
             .rev()
             .fold(base.to_owned(), |place, step| match step {
-                Step::Member(name) => pointer::member(&place, name),
+                Step::Member(name) => member(&place, name),
                 Step::Item(index) => pointer::item(&place, *index),
             });
         let place = format!("{}, line {line}, column {column}", pointer::named(&place));

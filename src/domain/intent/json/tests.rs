@@ -78,7 +78,7 @@ fn a_fault_of_the_syntax_is_told_with_its_place_and_without_its_text() {
         (
             r#"{"content":{"text":secret}}"#,
             InvalidJson,
-            "/content/text, line 1, column 20",
+            "/content/*, line 1, column 20",
         ),
         (
             r#"{"a":1,}"#,
@@ -96,10 +96,15 @@ fn a_fault_of_the_syntax_is_told_with_its_place_and_without_its_text() {
             InvalidJson,
             "the whole value, line 1, column 2",
         ),
-        ("{\"a\":\"\n\"}", InvalidJson, "/a, line 2, column 0"),
-        (r#"{"a":"\ud800"}"#, InvalidJson, "/a, line 1, column 13"),
-        (r#"{"a":[01]}"#, InvalidJson, "/a/0, line 1, column 8"),
-        (r#"{"a":NaN}"#, InvalidJson, "/a, line 1, column 6"),
+        ("{\"a\":\"\n\"}", InvalidJson, "/*, line 2, column 0"),
+        (r#"{"a":"\ud800"}"#, InvalidJson, "/*, line 1, column 13"),
+        (
+            r#"{"content":{"a":{"tok-SECRET"}}}"#,
+            InvalidJson,
+            "/content/*/*, line 1, column 30",
+        ),
+        (r#"{"a":[01]}"#, InvalidJson, "/*/0, line 1, column 8"),
+        (r#"{"a":NaN}"#, InvalidJson, "/*, line 1, column 6"),
         (
             r#"{"a":1 // b"#,
             InvalidJson,
