@@ -59,6 +59,12 @@ impl BootMoment {
         Self(Self::now().0.saturating_add(span))
     }
 
+    /// The moment `span` ago, or the machine's start.
+    #[cfg(test)]
+    pub fn ago(span: Duration) -> Self {
+        Self(Self::now().0.saturating_sub(span))
+    }
+
     /// Whether it has come.
     pub fn has_passed(self) -> bool {
         Self::now() >= self

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use sendonce::domain::attempt::Verdict;
 
+use super::looking_up::BY_REFERENCE;
 use crate::dead_letters::dead_letters;
 use crate::product::{Embedded, Home, KEYLESS_PROFILE, STUB_PROFILE, Sent, Setup, patient, sms};
 use crate::scripted::{Act, Gate, Scripted, Seen, Turn, accepting, answer, refusing};
@@ -235,6 +236,51 @@ async fn a_revoked_token_heals_without_a_restart() {
         .filter(|answered| answered.verdict == Verdict::Misconfigured)
         .collect();
     assert_eq!(refused.len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_look_up_has_the_same_token_and_what_its_endpoint_does_is_not_held_against_the_outcome() {
+    let kafka = Embedded::with_partitions(1);
+    // The token of the send is over at once, and the look-up's comes after some trouble.
+    let endpoint = Scripted::by(|_, before| match before.len() {
+        0 | 1 => {
+            let grant = format!(r#"{{"access_token":"t-{}","expires_in":0}}"#, before.len());
+            Act::Answer(answer("200 OK", "", &grant)).not_taking()
+        }
+        2..=4 => refusing("503 Service Unavailable"),
+        _ => granting("t-last"),
+    })
+    .await;
+    let provider = Scripted::by(|request, before| {
+        let sent = before.iter().find(|one| one.line.starts_with("POST"));
+        match (request.line.starts_with("GET"), sent) {
+            (true, Some(sent)) => {
+                let message: serde_json::Value = serde_json::from_str(&sent.body).unwrap();
+                let listing = serde_json::json!({
+                    "messages": [{"id": "m-1", "reference": message["reference"]}],
+                });
+                Act::Answer(answer("200 OK", "", &listing.to_string())).not_taking()
+            }
+            (true | false, _) => Act::Reset.taking(),
+        }
+    })
+    .await;
+    let profile = with_tokens_of(KEYLESS_PROFILE, &endpoint) + BY_REFERENCE;
+    let setup = setup(&kafka, &provider, &profile).set("RETRY__BUDGET", "2");
+    let home = Home::new(&setup);
+    kafka.publish(&intents(1)).await;
+
+    let worker = home.start(&setup);
+    kafka.until_committed().await;
+    let present = [("finding", "present")];
+    assert_eq!(worker.count("sendonce_lookups_total", &present).await, 1);
+    assert!(dead_letters(&kafka).is_empty());
+    let tokens: Vec<_> = provider
+        .seen()
+        .iter()
+        .map(|one| bearer(one).unwrap().to_owned())
+        .collect();
+    assert_eq!(tokens, ["t-1", "t-last"]);
 }
 
 /// What I1 asks, whatever signs: method, URL and body are the same for every attempt, byte by byte.

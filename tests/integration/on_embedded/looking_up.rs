@@ -12,7 +12,7 @@ use crate::scripted::{Act, Scripted, accepting, answer, refusing};
 use crate::standing::Standing;
 use crate::stub::{Stub, mix};
 
-const BY_REFERENCE: &str = r#"
+pub(super) const BY_REFERENCE: &str = r#"
 unacknowledged = "500ms"
 
 [lookup]

@@ -319,3 +319,130 @@ async fn fetch(
         judged => judged.map(|granted| (granted.access_token, granted.life)),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::adapters::provider::plain_client_with;
+    use crate::adapters::provider::tests::server::{Server, answer};
+    use crate::domain::signing::jwt::JwtAlgorithm;
+
+    const LIFE: Duration = Duration::from_secs(100);
+
+    /// A source whose endpoint is `server`, with a token of this age.
+    fn fetching(server: &Server, age: u64) -> TokenSource {
+        let secret = Secret::new("s");
+        let grant = Grant::Credentials {
+            client_id: secret.clone(),
+            client_secret: secret,
+            secret_in: ClientSecretIn::Basic,
+            scope: None,
+        };
+        let maker = Maker::Fetched {
+            http: plain_client_with(false, None, None).unwrap(),
+            url: format!("http://{}/token", server.address).parse().unwrap(),
+            grant,
+        };
+        aged(maker, age)
+    }
+
+    /// A source that signs, with a token of this age. One serves for 100 s, and for 40 s at least.
+    fn signing(age: u64) -> TokenSource {
+        let secret = Secret::new("s");
+        let claims = OwnedClaims {
+            issuer: "us".to_owned(),
+            subject: None,
+            audience: None,
+            scope: None,
+            lifetime: None,
+        };
+        let maker = Maker::Signed {
+            key: SigningKey::new(JwtAlgorithm::Hs256, &secret, None).unwrap(),
+            claims,
+            reuse: Some((LIFE, Duration::from_secs(40))),
+        };
+        aged(maker, age)
+    }
+
+    fn aged(maker: Maker, age: u64) -> TokenSource {
+        let source = TokenSource::new(maker, String::new());
+        source.state().token = Some(Arc::new(Token {
+            value: HeaderValue::from_static("old"),
+            life: LIFE,
+            since: BootMoment::ago(Duration::from_secs(age)),
+            worked: AtomicBool::new(false),
+        }));
+        source
+    }
+
+    async fn served(source: &TokenSource) -> String {
+        let token = source.token(Timestamp::EPOCH).await.unwrap();
+        token.value.to_str().unwrap().to_owned()
+    }
+
+    async fn granting() -> Server {
+        let grant = r#"{"access_token":"new","expires_in":100}"#;
+        Server::answering(answer("200 OK", "", grant)).await
+    }
+
+    #[tokio::test]
+    async fn a_token_is_renewed_before_it_expires_and_no_sooner() {
+        let server = granting().await;
+        assert_eq!(served(&fetching(&server, 70)).await, "old");
+        assert_eq!(server.seen().connections, 0);
+        assert_eq!(served(&fetching(&server, 85)).await, "new");
+        assert_eq!(served(&fetching(&server, 95)).await, "new");
+        assert_eq!(server.seen().connections, 2);
+    }
+
+    #[tokio::test]
+    async fn while_one_renews_it_the_others_use_the_old_one_and_a_failure_hurts_nobody_yet() {
+        let server = granting().await;
+        let source = fetching(&server, 85);
+        let one = source.making.lock().await;
+        assert_eq!(served(&source).await, "old");
+        drop(one);
+        let broken = Server::answering(answer("500 Internal Server Error", "", "")).await;
+        let source = fetching(&broken, 85);
+        for _ in 0..3 {
+            assert_eq!(served(&source).await, "old");
+        }
+        assert_eq!(
+            broken.seen().whole.len(),
+            1,
+            "it is left alone for a moment"
+        );
+        let source = fetching(&broken, 95);
+        let unready = source.token(Timestamp::EPOCH).await.err().unwrap();
+        assert_eq!(
+            (unready.why, unready.found_out),
+            (NoToken::Unavailable, true)
+        );
+    }
+
+    #[tokio::test]
+    async fn a_token_of_ours_serves_as_long_as_is_said_and_a_refused_one_is_replaced_no_sooner_than_is_said()
+     {
+        assert_eq!(served(&signing(95)).await, "old");
+        assert_ne!(served(&signing(101)).await, "old");
+        for (age, status, replaced) in [(30, 403, false), (50, 403, true), (50, 400, false)] {
+            let source = signing(age);
+            let token = source.token(Timestamp::EPOCH).await.ok().unwrap();
+            source.answered(&token, status);
+            assert_eq!(served(&source).await != "old", replaced, "{age} {status}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_late_refusal_of_an_earlier_token_takes_nothing_from_its_successor() {
+        let server = granting().await;
+        let source = fetching(&server, 70);
+        let old = source.token(Timestamp::EPOCH).await.ok().unwrap();
+        source.answered(&old, 200);
+        source.answered(&old, 401);
+        assert_eq!(served(&source).await, "new");
+        source.answered(&old, 401);
+        assert_eq!(served(&source).await, "new");
+        assert_eq!(server.seen().whole.len(), 1);
+    }
+}

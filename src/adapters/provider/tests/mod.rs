@@ -5,6 +5,6 @@ mod connections;
 mod credentials;
 mod failures;
 mod http2;
-mod server;
+pub(in crate::adapters::provider) mod server;
 mod tls;
 mod tokens;

@@ -16,37 +16,37 @@ use crate::domain::profile::{Binding, Profile};
 use crate::domain::render::RenderedRequest;
 
 /// Long enough for anything that comes at all.
-pub(super) const PATIENT: Duration = Duration::from_secs(20);
+pub(in crate::adapters::provider) const PATIENT: Duration = Duration::from_secs(20);
 /// Long enough for loopback, short enough to wait for.
-pub(super) const BRIEF: Duration = Duration::from_millis(300);
+pub(in crate::adapters::provider) const BRIEF: Duration = Duration::from_millis(300);
 
 /// What the server saw.
 #[derive(Default)]
-pub(super) struct Seen {
+pub(in crate::adapters::provider) struct Seen {
     /// Connections that were accepted.
-    pub(super) connections: usize,
+    pub(in crate::adapters::provider) connections: usize,
     /// Requests that came whole.
-    pub(super) whole: Vec<String>,
+    pub(in crate::adapters::provider) whole: Vec<String>,
     /// What came of requests that did not.
-    pub(super) parts: Vec<Vec<u8>>,
+    pub(in crate::adapters::provider) parts: Vec<Vec<u8>>,
 }
 
-pub(super) struct Server {
-    pub(super) address: SocketAddr,
+pub(in crate::adapters::provider) struct Server {
+    pub(in crate::adapters::provider) address: SocketAddr,
     seen: Arc<Mutex<Seen>>,
     /// Ends with the test.
     _tasks: JoinSet<()>,
 }
 
 /// One connection of a server.
-pub(super) struct Connection {
-    pub(super) stream: TcpStream,
+pub(in crate::adapters::provider) struct Connection {
+    pub(in crate::adapters::provider) stream: TcpStream,
     seen: Arc<Mutex<Seen>>,
 }
 
 impl Server {
     /// Serves each connection, numbered from 0, as `script` says.
-    pub(super) async fn start<F, S>(script: F) -> Self
+    pub(in crate::adapters::provider) async fn start<F, S>(script: F) -> Self
     where
         F: Fn(usize, Connection) -> S + Send + 'static,
         S: Future<Output = ()> + Send + 'static,
@@ -77,7 +77,7 @@ impl Server {
     }
 
     /// Answers every request of every connection with these bytes.
-    pub(super) async fn answering(answer: impl Into<Vec<u8>>) -> Self {
+    pub(in crate::adapters::provider) async fn answering(answer: impl Into<Vec<u8>>) -> Self {
         let answer = Arc::<[u8]>::from(answer.into());
         Self::start(move |_, mut connection| {
             let answer = Arc::clone(&answer);
@@ -92,39 +92,42 @@ impl Server {
         .await
     }
 
-    pub(super) fn seen(&self) -> std::sync::MutexGuard<'_, Seen> {
+    pub(in crate::adapters::provider) fn seen(&self) -> std::sync::MutexGuard<'_, Seen> {
         self.seen.lock().unwrap()
     }
 
     /// The profile of a provider that is this server, with `more` in it.
-    pub(super) fn profile(&self, more: &str) -> Profile {
+    pub(in crate::adapters::provider) fn profile(&self, more: &str) -> Profile {
         profile(&format!("http://{}", self.address), more)
     }
 
-    pub(super) fn client(&self) -> ProviderClient {
+    pub(in crate::adapters::provider) fn client(&self) -> ProviderClient {
         ProviderClient::new(&self.profile("")).unwrap()
     }
 
-    pub(super) fn request(&self, body: &str) -> RenderedRequest {
+    pub(in crate::adapters::provider) fn request(&self, body: &str) -> RenderedRequest {
         request(&format!("http://{}/send", self.address), body)
     }
 
     /// What a fresh client gets for one request.
-    pub(super) async fn ask(&self, patience: Duration) -> Answer {
+    pub(in crate::adapters::provider) async fn ask(&self, patience: Duration) -> Answer {
         let request = self.request("{\"text\":\"code 482901\"}");
         self.client()
             .send(&request, BootMoment::after(patience))
             .await
     }
 
-    pub(super) async fn ask_for_response(&self, patience: Duration) -> Response {
+    pub(in crate::adapters::provider) async fn ask_for_response(
+        &self,
+        patience: Duration,
+    ) -> Response {
         response(self.ask(patience).await)
     }
 }
 
 impl Connection {
     /// The next request with its body, or `None` if the connection ends before one is whole.
-    pub(super) async fn request(&mut self) -> Option<String> {
+    pub(in crate::adapters::provider) async fn request(&mut self) -> Option<String> {
         let mut bytes = Vec::new();
         let mut buffer = vec![0; 64 * 1024];
         loop {
@@ -145,19 +148,19 @@ impl Connection {
         }
     }
 
-    pub(super) async fn write(&mut self, text: &str) {
+    pub(in crate::adapters::provider) async fn write(&mut self, text: &str) {
         self.stream.write_all(text.as_bytes()).await.unwrap();
     }
 
     /// Ends the connection with a reset instead of a goodbye.
-    pub(super) fn reset(self) {
+    pub(in crate::adapters::provider) fn reset(self) {
         let socket = socket2::SockRef::from(&self.stream);
         socket.set_linger(Some(Duration::ZERO)).unwrap();
     }
 }
 
 /// The response that an answer is.
-pub(super) fn response(answer: Answer) -> Response {
+pub(in crate::adapters::provider) fn response(answer: Answer) -> Response {
     match answer {
         Answer::Response(response) => response,
         Answer::NotSent(cause) => panic!("not sent: {cause:?}"),
@@ -179,7 +182,7 @@ fn is_whole(bytes: &[u8]) -> bool {
 }
 
 /// The profile of a provider at `origin`.
-pub(super) fn profile(origin: &str, more: &str) -> Profile {
+pub(in crate::adapters::provider) fn profile(origin: &str, more: &str) -> Profile {
     let text = format!(
         r#"
 vendor = "fixture"
@@ -201,7 +204,7 @@ body = {{ kind = "json" }}
     Profile::parse(&text).unwrap().bind(binding).unwrap()
 }
 
-pub(super) fn request(url: &str, body: &str) -> RenderedRequest {
+pub(in crate::adapters::provider) fn request(url: &str, body: &str) -> RenderedRequest {
     RenderedRequest {
         method: http::Method::POST,
         url: url.parse().unwrap(),
@@ -218,7 +221,7 @@ pub(super) fn request(url: &str, body: &str) -> RenderedRequest {
 }
 
 /// An HTTP/1.1 answer with a length.
-pub(super) fn answer(status: &str, headers: &str, body: &str) -> String {
+pub(in crate::adapters::provider) fn answer(status: &str, headers: &str, body: &str) -> String {
     format!(
         "HTTP/1.1 {status}\r\n{headers}content-length: {}\r\n\r\n{body}",
         body.len()

@@ -59,6 +59,17 @@ fn granted(token: &str, life: u64) -> String {
     answer("200 OK", "", &body)
 }
 
+/// A provider that takes everything, and whose tokens `t-0`, `t-1` and so on live for so many seconds.
+async fn issuing(life: u64) -> Server {
+    server(
+        move |request, before| match request.starts_with("POST /token ") {
+            true => granted(&format!("t-{before}"), life),
+            false => answer("200 OK", "", "{}"),
+        },
+    )
+    .await
+}
+
 fn client(server: &Server, auth: &str) -> ProviderClient {
     let references = References::new(&[
         ("ID".into(), "the-client".into()),
@@ -137,15 +148,11 @@ fn is_now(moment: &Value) -> bool {
 
 #[tokio::test]
 async fn one_token_is_fetched_for_all_and_shown_to_the_provider_alone() {
-    let server = server(|request, _| match request.starts_with("POST /token ") {
-        true => granted("t-1", 3_600),
-        false => answer("200 OK", "", "{}"),
-    })
-    .await;
+    let server = issuing(3_600).await;
     let client = client(&server, FETCHED);
     let answers = join_all((0..8).map(|_| send(&server, &client))).await;
     assert!(answers.iter().all(|answer| status(answer) == 200));
-    assert_eq!(carried(&server), ["t-1"; 8]);
+    assert_eq!(carried(&server), ["t-0"; 8]);
     assert_eq!(server.seen().whole.len(), 9, "one asked for a token");
     let (head, form) = last_form(&server);
     // the-client:s3cret
@@ -166,11 +173,7 @@ async fn one_token_is_fetched_for_all_and_shown_to_the_provider_alone() {
 
 #[tokio::test]
 async fn the_client_s_secret_stands_in_the_form_where_that_is_asked_for() {
-    let server = server(|request, _| match request.starts_with("POST /token ") {
-        true => granted("t-1", 3_600),
-        false => answer("200 OK", "", "{}"),
-    })
-    .await;
+    let server = issuing(3_600).await;
     let auth = FETCHED.replace("scope =", "secret_in = \"body\", scope =");
     send(&server, &client(&server, &auth)).await;
     let (head, form) = last_form(&server);
@@ -357,16 +360,12 @@ async fn a_private_key_signs_a_token_that_serves_again_and_is_not_signed_anew_to
 
 #[tokio::test]
 async fn a_client_s_assertion_is_exchanged_for_a_token() {
-    let server = server(|request, _| match request.starts_with("POST /token ") {
-        true => granted("t-1", 599),
-        false => answer("200 OK", "", "{}"),
-    })
-    .await;
+    let server = issuing(599).await;
     let auth = r#"{ kind = "client_assertion", token_url = "/token", client_id = "api-key", algorithm = "RS512", secret = "env:RSA",
         key_id = "test-1", lifetime = "4m" }"#
         .replace('\n', " ");
     send(&server, &client(&server, &auth)).await;
-    assert_eq!(carried(&server), ["t-1"]);
+    assert_eq!(carried(&server), ["t-0"]);
     let (_, form) = last_form(&server);
     let value = |name: &str| form.iter().find(|(own, _)| own == name).unwrap().1.clone();
     assert_eq!(value("grant_type"), "client_credentials");
@@ -393,14 +392,10 @@ async fn a_client_s_assertion_is_exchanged_for_a_token() {
 
 #[tokio::test]
 async fn a_service_account_s_assertion_is_exchanged_where_the_profile_says() {
-    let server = server(|request, _| match request.starts_with("POST /token ") {
-        true => granted("ya29.t", 3_599),
-        false => answer("200 OK", "", "{}"),
-    })
-    .await;
+    let server = issuing(3_599).await;
     let auth = r#"{ kind = "jwt_bearer", token_url = "/token", service_account = "env:ACCOUNT", scope = "https://scope.example/send" }"#;
     send(&server, &client(&server, auth)).await;
-    assert_eq!(carried(&server), ["ya29.t"]);
+    assert_eq!(carried(&server), ["t-0"]);
     let (_, form) = last_form(&server);
     assert_eq!(
         form[0],

@@ -10,6 +10,7 @@ use tempfile::TempDir;
 use super::{sendonce, text};
 use crate::http::get;
 
+mod credentials;
 mod dishonest;
 mod honest;
 mod typed;
