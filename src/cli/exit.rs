@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use rdkafka::error::KafkaError;
 
 use crate::config::Faults;
+use crate::pipeline::ledger_log::OpeningError;
 use crate::pipeline::service::RunError;
 
 /// How a command ended.
@@ -86,8 +87,11 @@ fn of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<Exit> {
 
 fn of_run(error: &RunError) -> Exit {
     match error {
-        RunError::Config(_) | RunError::TopicMissing(_) => Exit::Config,
-        RunError::Kafka(error) => of_kafka(error),
+        RunError::Config(_) | RunError::TopicMissing(_) | RunError::TopicUnfit { .. } => {
+            Exit::Config
+        }
+        RunError::Kafka(error) | RunError::LedgerLog(OpeningError::Kafka(error)) => of_kafka(error),
+        RunError::LedgerLog(OpeningError::Ledger(_) | OpeningError::Thread(_)) => Exit::Unavailable,
         RunError::LedgerClosed(_) | RunError::Ledger(_) | RunError::System { .. } => {
             Exit::Unavailable
         }

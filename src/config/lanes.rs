@@ -39,6 +39,8 @@ pub struct Topics {
     pub intents: String,
     /// Dead letters; T.dlq unless it was named.
     pub dead_letters: String,
+    /// The ledger's log, where the ledger is replicated: T.ledger.
+    pub ledger: String,
 }
 
 impl LanesConfig {
@@ -108,22 +110,35 @@ impl LaneConfig {
                 "must differ from the topic, or every dead letter would be read as an intent again",
             );
         }
+        let ledger = format!("{intents}.ledger");
+        if dead_letters == ledger {
+            return section.refuse(
+                "dead_letter_topic",
+                "must differ from the ledger's topic, which is named like the topic of the intents with \".ledger\" behind it",
+            );
+        }
         Some(Self {
             topics: Topics {
                 intents,
                 dead_letters,
+                ledger,
             },
             weight: weight.and_then(Weight::new)?,
         })
     }
 
     /// Each topic under the key that names it.
-    fn named_topics(&self) -> [(&'static str, &str); 2] {
+    fn named_topics(&self) -> [(&'static str, &str); 3] {
         let Topics {
             intents,
             dead_letters,
+            ledger,
         } = &self.topics;
-        [("topic", intents), ("dead_letter_topic", dead_letters)]
+        [
+            ("topic", intents),
+            ("dead_letter_topic", dead_letters),
+            ("topic", ledger),
+        ]
     }
 }
 

@@ -19,6 +19,17 @@ pub struct LedgerConfig {
     pub cache_mib: u64,
     /// Entries that one flush takes at most.
     pub batch_max: usize,
+    /// Whether it follows its partitions through the ledger topic.
+    pub replication: Replication,
+}
+
+/// Where the ledger is beside this machine's disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Replication {
+    /// Nowhere.
+    Off,
+    /// In the ledger topic.
+    Topic,
 }
 
 impl LedgerConfig {
@@ -32,12 +43,17 @@ impl LedgerConfig {
         let generations = section.number("generations", 2..=60_u32);
         let cache_mib = section.number("cache_mib", 8..=16_384);
         let batch_max = section.number("batch_max", 1..=16_384);
+        let replication = section.choice(
+            "replication",
+            &[("off", Replication::Off), ("topic", Replication::Topic)],
+        );
         Some(Self {
             directory: directory?.into(),
             retention: retention?,
             generations: generations.and_then(NonZeroU32::new)?,
             cache_mib: cache_mib?,
             batch_max: batch_max?,
+            replication: replication?,
         })
     }
 }

@@ -160,15 +160,18 @@ pub enum Withheld {
     WindowClosed,
     /// The partition is no longer ours.
     TenureOver,
+    /// Another instance's news of the intent came meanwhile.
+    NewsCame,
 }
 
 impl Withheld {
     /// Every reason, in the order of the enum.
-    pub const ALL: [Self; 4] = [
+    pub const ALL: [Self; 5] = [
         Self::DeadlinePassed,
         Self::Expired,
         Self::WindowClosed,
         Self::TenureOver,
+        Self::NewsCame,
     ];
 
     /// The detail in the ledger, by which such an attempt is recognised ever after.
@@ -178,6 +181,7 @@ impl Withheld {
             Self::Expired => "expired",
             Self::WindowClosed => "window_closed",
             Self::TenureOver => "tenure_over",
+            Self::NewsCame => "news_came",
         }
     }
 }

@@ -12,6 +12,7 @@ pub mod intent;
 pub mod key_ring;
 pub mod lanes;
 pub mod ledger_entry;
+pub mod ledger_log;
 mod length_prefixed;
 pub mod offset_tracker;
 pub mod position;

@@ -20,7 +20,8 @@ pub struct TopicPartition {
 pub struct Offset(pub i64);
 
 /// The offset to read next: what Kafka stores as a committed position.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
 pub struct NextOffset(pub i64);
 
 impl Offset {

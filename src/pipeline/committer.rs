@@ -23,6 +23,8 @@ pub struct Committer {
 enum Order {
     /// Commit what these tenures have settled, then tell.
     Now(Vec<Arc<Tenure>>, Sender<CommitResult>),
+    /// Commit this position, though it may be committed already, then tell.
+    Confirm(TopicPartition, NextOffset, Sender<CommitResult>),
 }
 
 impl Committer {
@@ -53,6 +55,20 @@ impl Committer {
         told.recv_timeout(timeout).ok()
     }
 
+    /// Asks the coordinator whether a partition is ours, by committing the position that it has or that is settled. `None` if
+    /// it did not answer within `timeout`.
+    pub fn confirm(
+        &self,
+        partition: &TopicPartition,
+        position: NextOffset,
+        timeout: Duration,
+    ) -> Option<CommitResult> {
+        let (done, told) = channel();
+        let order = Order::Confirm(partition.clone(), position, done);
+        self.orders.send(order).ok()?;
+        told.recv_timeout(timeout).ok()
+    }
+
     /// Ends the thread, and waits until its current commit has been answered.
     pub fn stop(self) {
         let Self { orders, thread } = self;
@@ -77,6 +93,10 @@ impl Work {
                 Ok(Order::Now(tenures, done)) => {
                     let result = self.commit(&tenures);
                     // The one who asked may have stopped waiting.
+                    let _ = done.send(result);
+                }
+                Ok(Order::Confirm(partition, position, done)) => {
+                    let result = self.send(&[(partition, position)]);
                     let _ = done.send(result);
                 }
                 Err(RecvTimeoutError::Timeout) => {
@@ -106,13 +126,18 @@ impl Work {
             .iter()
             .map(|(_, partition, next)| (partition.clone(), *next))
             .collect();
-        let result = match self.consumer.commit(&positions) {
-            Ok(()) => {
-                for (epoch, partition, next) in ahead {
-                    self.committed.insert(partition, (epoch, next));
-                }
-                CommitResult::Ok
+        let result = self.send(&positions);
+        if result == CommitResult::Ok {
+            for (epoch, partition, next) in ahead {
+                self.committed.insert(partition, (epoch, next));
             }
+        }
+        result
+    }
+
+    fn send(&self, positions: &[(TopicPartition, NextOffset)]) -> CommitResult {
+        let result = match self.consumer.commit(positions) {
+            Ok(()) => CommitResult::Ok,
             Err(error) if is_stale(&error) => {
                 tracing::warn!(%error, "a commit came too late: the group has moved on");
                 CommitResult::Stale

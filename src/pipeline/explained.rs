@@ -200,6 +200,7 @@ mod tests {
         IdempotencyKey, IntentFingerprint, LedgerKey, ProfileHash, RequestFingerprint,
     };
     use crate::domain::ledger_entry::{Answered, Entry, Fact, Rendering, Story, Subject, Writer};
+    use crate::domain::ledger_log::Checkpoint;
     use crate::domain::position::{Offset, Position, TopicPartition};
 
     const NOW: Timestamp = Timestamp::from_millis(1_790_000_000_000);
@@ -231,6 +232,15 @@ mod tests {
         }
         fn persist(&self, _: Option<Arc<Story>>, _: Entry) -> Persisting<Recorded> {
             Persisting::new().1
+        }
+        fn merge(&self, _: Vec<Entry>) -> Persisting<()> {
+            Persisting::new().1
+        }
+        fn keep_checkpoint(&self, _: Checkpoint) -> Persisting<()> {
+            Persisting::new().1
+        }
+        fn checkpoint(&self) -> Result<Option<Checkpoint>, LedgerError> {
+            Ok(None)
         }
         fn keep_profile(&self, _: ProfileHash, _: Arc<str>) -> Persisting<()> {
             Persisting::new().1

@@ -11,15 +11,13 @@ use tokio::time::Instant;
 
 use crate::adapters::admin;
 use crate::adapters::clock::Clock;
+use crate::adapters::kafka::client;
 use crate::adapters::kafka::consumer::{GroupConsumer, StartAt};
-use crate::adapters::kafka::dead_letters::{DeadLetters, Destination};
-use crate::adapters::kafka::oauth::TokenSource;
-use crate::adapters::kafka::survey::Survey;
-use crate::adapters::kafka::{client, topics};
+use crate::adapters::kafka::dead_letters::DeadLetters;
 use crate::adapters::ledger::sled_store::{FlushReport, LedgerOptions, OpenError, SledLedger};
 use crate::adapters::ledger::{Ledger, LedgerError};
 use crate::config::Config;
-use crate::config::lanes::Topics;
+use crate::config::ledger::Replication;
 use crate::domain::lanes::LaneTopics;
 use crate::telemetry::metrics::{Metrics, MetricsError};
 use crate::telemetry::status::Status;
@@ -29,14 +27,15 @@ use super::committer::Committer;
 use super::depth::Depth;
 use super::intake::{self, Ended, Intake, IntakeLimits};
 use super::leaving::{abandon, leave};
+use super::ledger_log::{self, Following, Opened, Opening, OpeningError};
 use super::lobby::Lobby;
+use super::owning::Owning;
 use super::tenures::Tenures;
 use super::tokens;
+use super::topics::{self, Prepared};
 use super::upkeep::Upkeep;
 use super::worker::{self, Crew, Reading};
 
-/// How long any one question to a broker may take at start.
-const ASK: Duration = Duration::from_secs(20);
 /// Headers and framing of a dead letter, beside the record's own bytes.
 const DEAD_LETTER_ROOM: usize = 32_768;
 /// How long leaving the group may take: what is left of the drain within these.
@@ -64,9 +63,20 @@ pub enum RunError {
     /// A topic that is needed is not there.
     #[error("topic {0} does not exist; create it, or set kafka.create_topics = true")]
     TopicMissing(String),
+    /// A topic that is needed is not as it must be.
+    #[error("topic {topic} {problem}")]
+    TopicUnfit {
+        /// Which.
+        topic: String,
+        /// What is wrong with it.
+        problem: String,
+    },
     /// Kafka cannot be reached or does not let us in.
     #[error("Kafka")]
     Kafka(#[from] KafkaError),
+    /// The ledger topic cannot be followed.
+    #[error(transparent)]
+    LedgerLog(#[from] OpeningError),
     /// The ledger cannot be opened.
     #[error(transparent)]
     LedgerClosed(#[from] OpenError),
@@ -114,6 +124,7 @@ struct Service {
     consumer: Arc<GroupConsumer>,
     tenures: Arc<Tenures>,
     ledger: Arc<SledLedger>,
+    following: Option<Following>,
     crew: Arc<Crew>,
     upkeep: tokio::task::JoinHandle<()>,
     stop: watch::Sender<bool>,
@@ -152,7 +163,11 @@ fn begin(config: &Config, start_at: StartAt, runtime: &Runtime) -> Result<Servic
 
     let tokens = tokens::source(&config.kafka, runtime.handle())
         .map_err(|error| RunError::Config(format!("kafka.oauth: {error}")))?;
-    let (partitions, destinations) = topic_partitions(config, &tokens, runtime)?;
+    let Prepared {
+        partitions,
+        logs,
+        destinations,
+    } = topics::prepare(config, &tokens, runtime)?;
     let record_max = config.intents.size_max.saturating_add(DEAD_LETTER_ROOM);
     let dead_letters = DeadLetters::new(
         &client::producer(&config.kafka, record_max),
@@ -161,10 +176,47 @@ fn begin(config: &Config, start_at: StartAt, runtime: &Runtime) -> Result<Servic
         config.kafka.dead_letter_headers,
     )?;
 
+    let tenures = Arc::new(Tenures::default());
+    let (stop, stopped) = watch::channel(false);
+    let (log, following, owning) = match config.ledger.replication {
+        Replication::Off => (None, None, Owning::without_log(clock.clone())),
+        Replication::Topic => {
+            let profiles = accounts.iter().map(|account| {
+                let text: Arc<str> = account.profile.canonical().into();
+                (account.profile_hash, text)
+            });
+            let opened = ledger_log::open(Opening {
+                kafka: &config.kafka,
+                tokens: &tokens,
+                logs,
+                profiles: profiles.collect(),
+                ledger: Arc::clone(&shared),
+                tenures: Arc::clone(&tenures),
+                clock: clock.clone(),
+                runtime: runtime.handle().clone(),
+                metrics: Arc::clone(&metrics),
+                status: Arc::clone(&status),
+            })?;
+            let Opened {
+                log,
+                following,
+                fenced,
+            } = opened;
+            let owning = Owning::by_log(
+                Arc::clone(&log),
+                Arc::clone(&shared),
+                runtime.handle().clone(),
+                fenced,
+            );
+            (Some(log), Some(following), owning)
+        }
+    };
+
     let crew = Crew::new(worker::Parts {
         runtime: runtime.handle().clone(),
         clock: clock.clone(),
         ledger: shared,
+        log,
         accounts,
         dead_letters,
         depth: Arc::clone(&depth),
@@ -193,8 +245,6 @@ fn begin(config: &Config, start_at: StartAt, runtime: &Runtime) -> Result<Servic
         tokens,
         start_at,
     )?);
-    let tenures = Arc::new(Tenures::default());
-    let (stop, stopped) = watch::channel(false);
     let lobby = Lobby::new(config.intents.open_max, &config.lanes.weights());
     let lanes = LaneTopics::new(config.lanes.intents().map(Arc::from));
     let upkeep = Upkeep {
@@ -228,6 +278,7 @@ fn begin(config: &Config, start_at: StartAt, runtime: &Runtime) -> Result<Servic
         committer,
         crew: Arc::clone(&crew),
         lobby,
+        owning,
         limits: IntakeLimits {
             span_max: config.kafka.span_max,
             drain: config.shutdown.drain,
@@ -245,6 +296,7 @@ fn begin(config: &Config, start_at: StartAt, runtime: &Runtime) -> Result<Servic
         consumer,
         tenures,
         ledger,
+        following,
         crew,
         upkeep,
         stop,
@@ -259,6 +311,7 @@ impl Service {
             consumer,
             tenures,
             ledger,
+            following,
             crew,
             upkeep,
             stop,
@@ -344,6 +397,9 @@ impl Service {
             false => Ok(run),
         });
         crew.flush(Duration::from_secs(1));
+        if let Some(following) = following {
+            following.end();
+        }
         if !ledger.close() {
             tracing::warn!(
                 "the ledger did not close in time; what was acknowledged is durable all the same"
@@ -375,44 +431,6 @@ fn open_ledger(
     Ok(SledLedger::open(options, clock.now())?)
 }
 
-/// Sees to it that the topics are there. Returns the number of partitions of all topics of intents, and where dead letters go.
-fn topic_partitions(
-    config: &Config,
-    tokens: &TokenSource,
-    runtime: &Runtime,
-) -> Result<(usize, Vec<Destination>), RunError> {
-    let asker = client::asker(&config.kafka);
-    let survey = Survey::new(&asker, tokens.clone(), ASK)?;
-    let partitions = |topic: &str| {
-        let mut found = survey.topic(topic)?;
-        if found.is_none() && config.kafka.create_topics {
-            let shape = topics::NewTopicShape {
-                partitions: config.kafka.partitions,
-                replication: config.kafka.replication_factor.unwrap_or(-1),
-            };
-            runtime.block_on(topics::create(&asker, topic, shape))?;
-            found = survey.until_there(topic)?;
-        }
-        let shape = found.ok_or_else(|| RunError::TopicMissing(topic.to_owned()))?;
-        Ok::<usize, RunError>(shape.partitions)
-    };
-    let mut all = 0;
-    let mut destinations = Vec::new();
-    for Topics {
-        intents,
-        dead_letters,
-    } in config.lanes.iter().map(|lane| &lane.topics)
-    {
-        all += partitions(intents)?;
-        destinations.push(Destination {
-            of: intents.as_str().into(),
-            topic: dead_letters.as_str().into(),
-            partitions: i32::try_from(partitions(dead_letters)?).unwrap_or(i32::MAX),
-        });
-    }
-    Ok((all, destinations))
-}
-
 fn expire_every(config: &Config) -> Duration {
     let period = config.ledger.retention / config.ledger.generations.get();
     (period / 4).clamp(Duration::from_secs(1), Duration::from_secs(3_600))
@@ -426,6 +444,10 @@ fn announce(config: &Config) {
         ledger = %config.ledger.directory.display(), retention = ?config.ledger.retention,
         "started"
     );
+    if config.ledger.replication == Replication::Topic {
+        tracing::info!("the ledger follows its partitions through its topics");
+        return;
+    }
     tracing::warn!(
         "the ledger is this directory alone: what a partition's earlier owner sent and had not committed is sent again when \
          the partition moves. Providers that recognise the key answer from memory; others send it twice"

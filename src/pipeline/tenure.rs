@@ -1,6 +1,7 @@
 //! One assignment of one partition: who may start attempts for it, what is open in it, and when its work has ended.
 //!
-//! A tenure that is over starts nothing new. Its late results still reach the ledger, but never a commit.
+//! A tenure owns its partition once it has read in the ledger topic all that others have done there, or at once where there is
+//! no ledger topic. A tenure that is over starts nothing new. Its late results still reach the ledger, but never a commit.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,6 +25,8 @@ pub struct Tenure {
     pub writer: Writer,
     beginning: Beginning,
     over: watch::Sender<bool>,
+    /// Since when it owns its partition, if it does.
+    owned: watch::Sender<Option<Timestamp>>,
     let_go: AtomicBool,
     book: Mutex<Book>,
     idle: Notify,
@@ -63,6 +66,7 @@ impl Tenure {
             writer,
             beginning,
             over: watch::Sender::new(false),
+            owned: watch::Sender::new(None),
             let_go: AtomicBool::new(false),
             book: Mutex::new(book),
             idle: Notify::new(),
@@ -122,6 +126,28 @@ impl Tenure {
     pub fn at_work(self: &Arc<Self>) -> AtWork {
         self.book().at_work += 1;
         AtWork(Arc::clone(self))
+    }
+
+    /// From now on it owns its partition: work on its records may begin.
+    pub fn own(&self, now: Timestamp) {
+        self.owned.send_replace(Some(now));
+    }
+
+    /// Whether it owns its partition.
+    pub fn owns(&self) -> bool {
+        self.owned_since().is_some()
+    }
+
+    /// Since when it owns its partition, by our own clock.
+    pub fn owned_since(&self) -> Option<Timestamp> {
+        *self.owned.borrow()
+    }
+
+    /// Resolves once it owns its partition.
+    pub async fn owned(&self) {
+        let mut owned = self.owned.subscribe();
+        // The sender lives as long as `self`, so waiting cannot fail.
+        let _ = owned.wait_for(Option::is_some).await;
     }
 
     /// From now on nothing new is started.

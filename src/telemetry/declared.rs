@@ -411,6 +411,15 @@ pub const PANICS: Declared = Declared {
 };
 
 /// See `help`.
+pub const LEDGER_TOPIC_FOREIGN: Declared = Declared {
+    name: "sendonce_ledger_topic_foreign_total",
+    help: "Records in the ledger topic that are none of ours, passed over. Nobody else should write there.",
+    unit: "records",
+    labels: &[],
+    kind: Kind::Counter,
+};
+
+/// See `help`.
 pub const BUILD: Declared = Declared {
     name: "sendonce_build_info",
     help: "Always 1; its label says which version runs.",
@@ -456,6 +465,7 @@ pub const ALL: &[Declared] = &[
     REBALANCES,
     CONSUMER_STALLED,
     PANICS,
+    LEDGER_TOPIC_FOREIGN,
     BUILD,
 ];
 

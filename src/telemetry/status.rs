@@ -32,6 +32,10 @@ pub enum NotReady {
     DeadLettersUnavailable,
     /// The profile that began an intent cannot be had: that intent waits, until the process is started with it.
     ProfileMissing,
+    /// The ledger topic takes no entries: nothing is sent.
+    LedgerTopicUnavailable,
+    /// A partition of the ledger topic holds what this version cannot read: it is not taken up here.
+    LedgerTopicUnreadable,
     /// Records wait, and nothing moves.
     Stalled,
     /// The process is ending.
@@ -58,11 +62,13 @@ impl Loop {
 
 impl NotReady {
     /// Every reason, in the order of the enum.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 8] = [
         Self::NotAssigned,
         Self::LedgerNotWritable,
         Self::DeadLettersUnavailable,
         Self::ProfileMissing,
+        Self::LedgerTopicUnavailable,
+        Self::LedgerTopicUnreadable,
         Self::Stalled,
         Self::Draining,
     ];
@@ -74,6 +80,8 @@ impl NotReady {
             Self::LedgerNotWritable => "ledger_not_writable",
             Self::DeadLettersUnavailable => "dead_letters_unavailable",
             Self::ProfileMissing => "profile_missing",
+            Self::LedgerTopicUnavailable => "ledger_topic_unavailable",
+            Self::LedgerTopicUnreadable => "ledger_topic_unreadable",
             Self::Stalled => "stalled",
             Self::Draining => "draining",
         }
@@ -87,6 +95,8 @@ impl NotReady {
             Self::Stalled => 1 << 3,
             Self::Draining => 1 << 4,
             Self::ProfileMissing => 1 << 5,
+            Self::LedgerTopicUnavailable => 1 << 6,
+            Self::LedgerTopicUnreadable => 1 << 7,
         }
     }
 }

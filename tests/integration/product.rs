@@ -36,10 +36,10 @@ pub struct Embedded {
 }
 
 impl Embedded {
-    /// One broker with `send-intents` and `send-intents.dlq` of so many partitions.
+    /// One broker with `send-intents` and its companions of so many partitions.
     pub fn with_partitions(partitions: i32) -> Self {
         let cluster = MockCluster::new(1).expect("an embedded broker");
-        for topic in ["send-intents", "send-intents.dlq"] {
+        for topic in ["send-intents", "send-intents.dlq", "send-intents.ledger"] {
             cluster.create_topic(topic, partitions, 1).expect("a topic");
         }
         Self {
@@ -211,6 +211,10 @@ impl Setup {
         // The embedded broker lets a group that its last member has left wait for a whole session.
         .set("KAFKA__PROPERTIES__SESSION_TIMEOUT_MS", "6000")
         .set("KAFKA__PROPERTIES__HEARTBEAT_INTERVAL_MS", "500")
+        .set(
+            "LEDGER__REPLICATION",
+            &std::env::var("SENDONCE_TEST_REPLICATION").unwrap_or("off".to_owned()),
+        )
     }
 
     /// The same with this profile for its first provider.

@@ -93,6 +93,36 @@ pub fn producer(config: &KafkaConfig, record_bytes_max: usize) -> ClientConfig {
         .to_owned()
 }
 
+/// The settings of the producer of the ledger topic. Every attempt waits for it: what has gathered within a few milliseconds
+/// goes together.
+pub fn ledger_appender(config: &KafkaConfig) -> ClientConfig {
+    let mut client = addressed(config);
+    client
+        .set("linger.ms", "2")
+        .set("compression.type", "zstd")
+        .set("message.timeout.ms", "30000");
+    overlaid(client, config, &[Side::Producer])
+        .set("enable.idempotence", "true")
+        .set("acks", "all")
+        .to_owned()
+}
+
+/// The settings of the reader of the ledger topic. It joins no group; the binding wants a name for one all the same.
+pub fn ledger_reader(config: &KafkaConfig) -> ClientConfig {
+    let mut client = addressed(config);
+    client
+        .set("group.id", &config.group)
+        .set("fetch.wait.max.ms", "100")
+        .set("queued.min.messages", "20000")
+        .set("queued.max.messages.kbytes", "16384")
+        .set("fetch.queue.backoff.ms", "20");
+    overlaid(client, config, &[Side::Consumer])
+        .set("auto.offset.reset", "earliest")
+        .set("enable.auto.commit", "false")
+        .set("enable.auto.offset.store", "false")
+        .to_owned()
+}
+
 /// The settings of a client that only asks, whichever side librdkafka counts it to.
 pub fn asker(config: &KafkaConfig) -> ClientConfig {
     let any = [Side::Consumer, Side::Producer];

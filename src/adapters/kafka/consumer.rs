@@ -297,6 +297,14 @@ impl GroupConsumer {
         self.inner.commit(&list, CommitMode::Sync)
     }
 
+    /// Reads a partition from here on.
+    pub fn read_from(&self, partition: &TopicPartition, next: NextOffset) -> KafkaResult<()> {
+        let (topic, number) = (&partition.topic, partition.partition);
+        let patience = Duration::from_secs(10);
+        self.inner
+            .seek(topic, number, Place::Offset(next.0), patience)
+    }
+
     /// Stops fetching from these partitions; what was fetched already is forgotten and read again later.
     pub fn pause(&self, partitions: &[TopicPartition]) -> KafkaResult<()> {
         self.inner.pause(&list(partitions))

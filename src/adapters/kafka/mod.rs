@@ -8,6 +8,7 @@ pub mod client;
 pub mod consumer;
 pub mod dead_letters;
 mod headers;
+pub mod ledger_topic;
 pub mod oauth;
 pub mod publisher;
 pub mod sides;

@@ -5,12 +5,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::examples::{RETENTION, START, answered, block, persist, recall, settle, started};
+use super::examples::{
+    RETENTION, START, answered, block, persist, recall, settle, started, subject,
+};
 use super::memory::{Flushing, MemoryLedger};
 use super::sled_store::{LedgerOptions, SledLedger};
 use super::{Ledger, LedgerError};
 use crate::domain::attempt::Verdict;
 use crate::domain::idempotency_key::ProfileHash;
+use crate::domain::ledger_log::{Checkpoint, LogView};
+use crate::domain::position::NextOffset;
 use crate::domain::time::Timestamp;
 
 fn stories(ledger: &impl Ledger) -> BTreeMap<String, Timestamp> {
@@ -63,6 +67,50 @@ fn an_entry_seen_twice_changes_nothing(ledger: &impl Ledger) {
     );
     assert_eq!(again.story, settled.story);
     assert_eq!(ledger.size().entries, 1);
+}
+
+fn entries_from_elsewhere_are_folded_into_what_is_stored(ledger: &impl Ledger) {
+    let open = persist(ledger, None, started(1, START));
+    let news = vec![
+        answered(1, START, Verdict::Accepted),
+        started(2, START),
+        answered(2, START, Verdict::Unknown),
+        answered(2, START, Verdict::Rejected),
+    ];
+    block(ledger.merge(news.clone())).unwrap();
+    let settled = recall(ledger, 1).unwrap();
+    assert!(settled.is_settled());
+    let raised = recall(ledger, 2).unwrap();
+    assert!(!raised.has_unknown_answer(), "{raised:?}");
+    let stale = block(ledger.persist(
+        Some(Arc::clone(&open.story)),
+        answered(1, START, Verdict::Unknown),
+    ));
+    assert!(matches!(stale, Err(LedgerError::Moved(_))), "{stale:?}");
+
+    let size = ledger.size();
+    block(ledger.merge(news)).unwrap();
+    block(ledger.merge(Vec::new())).unwrap();
+    assert_eq!(recall(ledger, 1), Some(settled));
+    assert_eq!(recall(ledger, 2), Some(raised));
+    assert_eq!(ledger.size(), size, "what is known is not written again");
+}
+
+fn the_last_checkpoint_is_found_again(ledger: &impl Ledger) {
+    let partition = subject(1).origin.partition;
+    let at = |next| Checkpoint {
+        followed: vec![(
+            partition.clone(),
+            LogView::beginning(NextOffset(next), Some(started(1, START).writer)),
+        )],
+        appended_to: START,
+        unpublished: [partition.clone()].into(),
+    };
+    assert_eq!(ledger.checkpoint().unwrap(), None);
+    for next in [1, 7, 2] {
+        block(ledger.keep_checkpoint(at(next))).unwrap();
+        assert_eq!(ledger.checkpoint().unwrap(), Some(at(next)));
+    }
 }
 
 fn settled_stories_expire_and_open_ones_stay(ledger: &impl Ledger) {
@@ -141,12 +189,14 @@ fn on_disk() -> Made<SledLedger> {
 }
 
 fn whole_suite<L: Ledger>(made: impl Fn() -> Made<L>) {
-    let suite: [fn(&L); 6] = [
+    let suite: [fn(&L); 8] = [
         what_was_persisted_is_recalled,
         a_story_that_moved_on_is_not_overwritten,
         an_entry_seen_twice_changes_nothing,
+        entries_from_elsewhere_are_folded_into_what_is_stored,
         settled_stories_expire_and_open_ones_stay,
         a_profile_outlives_expiry,
+        the_last_checkpoint_is_found_again,
         a_visit_can_stop_early,
     ];
     for case in suite {

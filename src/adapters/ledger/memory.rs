@@ -10,6 +10,7 @@ use tokio::sync::oneshot;
 use super::{Ledger, LedgerError, LedgerSize, Persisting, Recorded};
 use crate::domain::idempotency_key::{LedgerKey, ProfileHash};
 use crate::domain::ledger_entry::{Entry, Story};
+use crate::domain::ledger_log::Checkpoint;
 use crate::domain::time::Timestamp;
 
 /// When what is written becomes durable.
@@ -33,6 +34,7 @@ pub struct MemoryLedger {
 struct Held {
     stories: BTreeMap<LedgerKey, Arc<Story>>,
     profiles: BTreeMap<[u8; 32], Arc<str>>,
+    checkpoint: Option<Checkpoint>,
     /// Written and not flushed, in the order of writing.
     unflushed: Vec<Write>,
     closed: bool,
@@ -45,6 +47,14 @@ enum Write {
         key: LedgerKey,
         story: Arc<Story>,
         told: oneshot::Sender<Result<Recorded, LedgerError>>,
+    },
+    Merged {
+        stories: BTreeMap<LedgerKey, Arc<Story>>,
+        told: oneshot::Sender<Result<(), LedgerError>>,
+    },
+    Checkpoint {
+        checkpoint: Checkpoint,
+        told: oneshot::Sender<Result<(), LedgerError>>,
     },
     Profile {
         hash: ProfileHash,
@@ -124,6 +134,19 @@ impl Ledger for MemoryLedger {
         waiting
     }
 
+    fn merge(&self, entries: Vec<Entry>) -> Persisting<()> {
+        let (told, waiting) = Persisting::new();
+        let mut held = self.held();
+        match held.takes_writes() {
+            Ok(()) => {
+                let stories = held.merged(entries);
+                self.write(&mut held, Write::Merged { stories, told });
+            }
+            Err(error) => drop(told.send(Err(error))),
+        }
+        waiting
+    }
+
     fn keep_profile(&self, hash: ProfileHash, text: Arc<str>) -> Persisting<()> {
         let (told, waiting) = Persisting::new();
         let mut held = self.held();
@@ -136,6 +159,20 @@ impl Ledger for MemoryLedger {
 
     fn profile(&self, hash: ProfileHash) -> Result<Option<Arc<str>>, LedgerError> {
         Ok(self.held().profiles.get(&hash.0).map(Arc::clone))
+    }
+
+    fn keep_checkpoint(&self, checkpoint: Checkpoint) -> Persisting<()> {
+        let (told, waiting) = Persisting::new();
+        let mut held = self.held();
+        match held.takes_writes() {
+            Ok(()) => self.write(&mut held, Write::Checkpoint { checkpoint, told }),
+            Err(error) => drop(told.send(Err(error))),
+        }
+        waiting
+    }
+
+    fn checkpoint(&self) -> Result<Option<Checkpoint>, LedgerError> {
+        Ok(self.held().checkpoint.clone())
     }
 
     fn each_story(&self, visit: &mut dyn FnMut(&Story) -> bool) -> Result<(), LedgerError> {
@@ -177,9 +214,22 @@ impl Held {
     fn newest(&self, key: LedgerKey) -> Option<&Arc<Story>> {
         let unflushed = self.unflushed.iter().rev().find_map(|write| match write {
             Write::Story { key: of, story, .. } if *of == key => Some(story),
-            Write::Story { .. } | Write::Profile { .. } => None,
+            Write::Merged { stories, .. } => stories.get(&key),
+            Write::Story { .. } | Write::Checkpoint { .. } | Write::Profile { .. } => None,
         });
         unflushed.or_else(|| self.stories.get(&key))
+    }
+
+    /// What the stories of these entries become.
+    fn merged(&self, entries: Vec<Entry>) -> BTreeMap<LedgerKey, Arc<Story>> {
+        let mut stories: BTreeMap<LedgerKey, Arc<Story>> = BTreeMap::new();
+        for entry in entries {
+            let key = entry.subject.ledger_key();
+            let known = stories.get(&key).or_else(|| self.newest(key));
+            let story = Story::continued(known.map(|known| &**known), &entry);
+            stories.insert(key, Arc::new(story));
+        }
+        stories
     }
 
     fn flush(&mut self) -> usize {
@@ -190,6 +240,14 @@ impl Held {
                 Write::Story { key, story, told } => {
                     self.stories.insert(key, Arc::clone(&story));
                     drop(told.send(Ok(Recorded::attested(story))));
+                }
+                Write::Merged { stories, told } => {
+                    self.stories.extend(stories);
+                    drop(told.send(Ok(())));
+                }
+                Write::Checkpoint { checkpoint, told } => {
+                    self.checkpoint = Some(checkpoint);
+                    drop(told.send(Ok(())));
                 }
                 Write::Profile { hash, text, told } => {
                     self.profiles.insert(hash.0, text);

@@ -18,6 +18,7 @@ use tokio::sync::oneshot;
 
 use crate::domain::idempotency_key::{LedgerKey, ProfileHash};
 use crate::domain::ledger_entry::{Entry, Story};
+use crate::domain::ledger_log::Checkpoint;
 use crate::domain::offset_tracker::Persisted;
 use crate::domain::time::Timestamp;
 
@@ -33,11 +34,23 @@ pub trait Ledger: Send + Sync + 'static {
     /// if the disk refuses, to be tried again. If the process ends first, the next one may or may not find it.
     fn persist(&self, expected: Option<Arc<Story>>, entry: Entry) -> Persisting<Recorded>;
 
+    /// Folds entries that were read from elsewhere into whatever is stored of their subjects, and flushes once.
+    ///
+    /// Resolves once all of it is durable. What is known already changes nothing and is not written. Fails with
+    /// `LedgerError::Unwritable` and changes nothing if the disk refuses, to be tried again as a whole.
+    fn merge(&self, entries: Vec<Entry>) -> Persisting<()>;
+
     /// Keeps a profile's text under its hash, durably, for as long as the ledger remembers stories.
     fn keep_profile(&self, hash: ProfileHash, text: Arc<str>) -> Persisting<()>;
 
     /// The profile kept under `hash`.
     fn profile(&self, hash: ProfileHash) -> Result<Option<Arc<str>>, LedgerError>;
+
+    /// Keeps, durably and in place of the last one, how far this ledger has followed the log.
+    fn keep_checkpoint(&self, checkpoint: Checkpoint) -> Persisting<()>;
+
+    /// The last checkpoint. None if there is none that can be read: following begins anew then.
+    fn checkpoint(&self) -> Result<Option<Checkpoint>, LedgerError>;
 
     /// Calls `visit` with the newest version of every story, in no order. Stops early when `visit` returns false. Of a story
     /// that is written meanwhile the older version may be seen too, and first. `visit` must not write to this ledger.

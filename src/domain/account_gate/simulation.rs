@@ -244,6 +244,7 @@ impl World {
             expires_at: None,
             recorded_at: Timestamp::EPOCH.plus(Duration::from_millis(self.play.arrivals[intent])),
             max_age: Duration::from_millis(24 * HOUR),
+            owner: None,
         };
         let story = self.stories[intent].as_ref();
         let (now, jitter) = (self.clock(), self.dice.jitter());

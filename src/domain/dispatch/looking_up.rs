@@ -11,7 +11,7 @@ use crate::domain::ledger_entry::{Answered, AttemptFacts, AttemptId, Story};
 use crate::domain::reconcile::Finding;
 use crate::domain::time::{Timestamp, UnitFraction};
 
-use super::{Series, Terms};
+use super::{Owner, Series, Terms, deadline};
 
 /// The detail of an attempt that a look-up has shown to be absent.
 pub const LOOKED_UP_ABSENT: &str = "looked_up_absent";
@@ -36,12 +36,19 @@ pub(super) enum Asking {
     TooLate,
 }
 
-pub(super) fn asking(story: &Story, terms: &Terms, lookup: LookupTerms, now: Timestamp) -> Asking {
-    let started = |(_, facts): (_, &AttemptFacts)| facts.started;
-    let starts = unresolved(story).filter_map(started);
+pub(super) fn asking(
+    story: &Story,
+    terms: &Terms,
+    (lookup, owner): (LookupTerms, Option<Owner>),
+    now: Timestamp,
+) -> Asking {
+    let starts = unresolved(story).filter_map(|(id, facts)| Some((id, facts.started?)));
     let (mut ended, mut earliest) = (story.updated_at, None);
-    for start in starts {
+    for (id, start) in starts {
         ended = ended.max(start.deadline.plus(terms.transport_bound));
+        if let Some(owner) = owner.filter(|owner| owner.writer != id.writer) {
+            ended = ended.max(deadline(terms, owner.since).plus(terms.transport_bound));
+        }
         earliest = Some(earliest.map_or(start.at, |known: Timestamp| known.min(start.at)));
     }
     let visible = ended.plus(lookup.delay);

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use super::attempt::{Classified, Flags, Verdict, Withheld};
 use super::dead_letter::Reason;
-use super::ledger_entry::{Answered, AttemptId, DeadCause, Standing, Story};
+use super::ledger_entry::{Answered, AttemptId, DeadCause, Standing, Story, Writer};
 use super::retry::Pace;
 use super::time::{CLOCK_SKEW, Timestamp, UnitFraction};
 use endings::Ending;
@@ -25,6 +25,9 @@ pub use looking_up::{LOOKED_UP_ABSENT, LookupTerms, reconciled};
 /// What persisting an attempt's start may take, beside the request's own span, before the request is withheld: a slow
 /// flush must not eat the request's time. The recorded deadline lies that much later than the request's usual end.
 const FLUSH_ALLOWANCE: Duration = Duration::from_secs(5);
+
+/// Keys that are remembered for less than this are treated with the care of none, as far as owners are concerned.
+const READ_BACK_BELOW: Duration = Duration::from_secs(3_600);
 
 /// What the provider's profile and the configuration say about sending.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,6 +66,18 @@ pub struct Limits {
     pub recorded_at: Timestamp,
     /// An older record without a story is not sent.
     pub max_age: Duration,
+    /// Who works on it, where others may have done so before.
+    pub owner: Option<Owner>,
+}
+
+/// The tenure that owns an intent's partition in the ledger topic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Owner {
+    /// Its name.
+    pub writer: Writer,
+    /// When its marker had been acknowledged and read back, by our clock. What others had begun before ends a request's span and the
+    /// transport's bound after this at the latest, whatever their clocks say.
+    pub since: Timestamp,
 }
 
 /// What comes next.
@@ -151,7 +166,7 @@ pub fn next(
         match terms
             .lookup
             .filter(|_| may_ask)
-            .map(|lookup| looking_up::asking(story, terms, lookup, now))
+            .map(|lookup| looking_up::asking(story, terms, (lookup, limits.owner), now))
         {
             Some(Asking::From(until)) => return Step::Wait { until },
             Some(Asking::Now) => return Step::LookUp { round, detail },
@@ -171,6 +186,12 @@ pub fn next(
             deadline: deadline(terms, now),
         },
     }
+}
+
+/// Whether an attempt's start must be read back from the ledger topic before its request leaves: where a second request could
+/// be a second message. A key that is remembered for longer than a takeover may take makes it a repeat of the first.
+pub fn is_read_back(terms: &Terms) -> bool {
+    terms.key.is_none_or(|key| key.window < READ_BACK_BELOW)
 }
 
 /// Whether the request of an attempt that has just been persisted may still leave, else why not.

@@ -183,14 +183,16 @@ impl Crew {
             deadline: next.deadline,
             rendering,
         };
-        let (story, _) = self
-            .persist(job, &case.subject, story, next.round, fact)
-            .await?;
+        let entry = self.entry(&case.subject, (next.round, job.tenure.writer), fact);
+        let ((story, _), place) = self.persist_start(job, story, entry).await?;
+        let is_read_back = dispatch::is_read_back(&case.terms);
+        let (may_leave, story) = self.log_allows(job, (story, place), is_read_back).await?;
 
         let _on_its_way = self.departs(case, intent);
         let started = self.parts.clock.now();
         let terms = &case.terms;
-        let leave = dispatch::may_send(&story, terms, &case.limits, next.deadline, started);
+        let may_send = dispatch::may_send(&story, terms, &case.limits, next.deadline, started);
+        let leave = may_leave.and(may_send);
         let (mut classified, answer) = match leave {
             Err(reason) => (withheld(reason), None),
             Ok(()) if job.tenure.is_over() => (withheld(Withheld::TenureOver), None),

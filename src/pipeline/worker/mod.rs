@@ -7,6 +7,7 @@
 mod admitting;
 mod attempting;
 mod looking_up;
+mod persisting;
 mod reading;
 mod setting_aside;
 
@@ -22,18 +23,17 @@ use uuid::Uuid;
 
 use crate::adapters::clock::Clock;
 use crate::adapters::kafka::dead_letters::DeadLetters;
-use crate::adapters::ledger::{Ledger, LedgerError};
+use crate::adapters::ledger::Ledger;
 use crate::domain::idempotency_key::LedgerKey;
-use crate::domain::ledger_entry::{Entry, Fact, Story, Subject, Writer};
-use crate::domain::offset_tracker::Persisted;
 use crate::domain::position::TopicPartition;
 use crate::domain::record::Record;
 use crate::domain::time::Timestamp;
 use crate::telemetry::metrics::Metrics;
-use crate::telemetry::status::{NotReady, Status};
+use crate::telemetry::status::Status;
 
 use super::accounts::Accounts;
 use super::depth::Depth;
+use super::ledger_log::LedgerLog;
 use super::occupancy::Stay;
 use super::order::{Queues, Turn};
 use super::places::ReadOrder;
@@ -61,6 +61,8 @@ pub struct Parts {
     pub clock: Clock,
     /// What has been attempted.
     pub ledger: Arc<dyn Ledger>,
+    /// The ledger topic, if the ledger is replicated.
+    pub log: Option<Arc<LedgerLog>>,
     /// Where requests go.
     pub accounts: Accounts,
     /// Where intents are set aside.
@@ -185,6 +187,7 @@ impl Crew {
         let (mut failures, mut panics): (u32, u32) = (0, 0);
         loop {
             let step = async {
+                self.own(&job).await?;
                 self.reach_turn(&job).await?;
                 if panics < PANICS_MAX {
                     self.read(&job).await
@@ -222,6 +225,17 @@ impl Crew {
         }
     }
 
+    /// Waits until the partition is ours in the ledger topic too.
+    async fn own(&self, job: &Job) -> Result<(), Stopped> {
+        if job.tenure.owns() {
+            return Ok(());
+        }
+        tokio::select! {
+            () = job.tenure.owned() => Ok(()),
+            () = job.tenure.over() => Err(Stopped::TenureOver),
+        }
+    }
+
     /// Waits until all that were read before under the same Kafka key have ended.
     async fn reach_turn(&self, job: &Job) -> Result<(), Stopped> {
         match &job.turn {
@@ -231,102 +245,6 @@ impl Crew {
             },
             Some(_) | None => Ok(()),
         }
-    }
-
-    /// Folds `fact` into the story, durably. Waits as long as the ledger cannot be written.
-    async fn persist(
-        &self,
-        job: &Job,
-        subject: &Subject,
-        story: Option<Arc<Story>>,
-        round: u32,
-        fact: Fact,
-    ) -> Result<(Arc<Story>, Persisted), Stopped> {
-        self.persist_by(job, subject, story, (round, job.tenure.writer), fact)
-            .await
-    }
-
-    /// The same, in another writer's name: for what is concluded of an attempt whose maker died.
-    async fn persist_by(
-        &self,
-        job: &Job,
-        subject: &Subject,
-        story: Option<Arc<Story>>,
-        (round, writer): (u32, Writer),
-        fact: Fact,
-    ) -> Result<(Arc<Story>, Persisted), Stopped> {
-        let is_late_news = matches!(fact, Fact::Answered { .. } | Fact::DeadLettered { .. });
-        let at = self.parts.clock.now();
-        let entry = Entry {
-            subject: subject.clone(),
-            at,
-            round,
-            writer,
-            fact,
-        };
-        loop {
-            match self
-                .parts
-                .ledger
-                .persist(story.clone(), entry.clone())
-                .await
-            {
-                Ok(recorded) => {
-                    self.parts.status.clear(NotReady::LedgerNotWritable);
-                    return Ok((recorded.story, recorded.persisted));
-                }
-                Err(LedgerError::Moved(_)) => return Err(Stopped::StoryMoved),
-                Err(LedgerError::Closed) => return Err(self.without_ledger(job).await),
-                Err(error @ (LedgerError::Unwritable(_) | LedgerError::Damaged(_))) => {
-                    if self.parts.status.set(NotReady::LedgerNotWritable) {
-                        tracing::error!(%error, "nothing is sent until the ledger takes writes again");
-                    }
-                    if is_late_news {
-                        // What has happened is recorded whoever has the partition now.
-                        tokio::time::sleep(Duration::from_secs(1)).await;
-                    } else {
-                        self.pause(&job.tenure, Duration::from_secs(1)).await?;
-                    }
-                }
-            }
-        }
-    }
-
-    /// The durable story under `key`. Waits as long as the ledger cannot be read.
-    async fn recall(
-        &self,
-        job: &Job,
-        key: LedgerKey,
-    ) -> Result<Option<(Arc<Story>, Persisted)>, Stopped> {
-        loop {
-            match self.parts.ledger.recall(key) {
-                Ok(found) => return Ok(found.map(|found| (found.story, found.persisted))),
-                Err(LedgerError::Closed) => return Err(self.without_ledger(job).await),
-                Err(LedgerError::Moved(_)) => return Err(Stopped::StoryMoved),
-                Err(error @ (LedgerError::Unwritable(_) | LedgerError::Damaged(_))) => {
-                    if self.parts.status.set(NotReady::LedgerNotWritable) {
-                        tracing::error!(%error, "nothing is sent while the ledger cannot be read");
-                    }
-                    self.pause(&job.tenure, Duration::from_secs(1)).await?;
-                }
-            }
-        }
-    }
-
-    /// What becomes of a record when the ledger has ended: it stays open and unsent until its tenure is over. Nothing but
-    /// another process can go on with it, so the service is told.
-    async fn without_ledger(&self, job: &Job) -> Stopped {
-        // First of all, so that whoever is told of the end finds the reason.
-        self.parts.status.set(NotReady::LedgerNotWritable);
-        let is_news = !self.ledger_ended.send_replace(true);
-        // At the end of the process it is closed under whoever was too late.
-        if is_news && !job.tenure.is_over() {
-            tracing::error!(
-                "the ledger has ended by itself: nothing is sent any more, and the process ends"
-            );
-        }
-        job.tenure.over().await;
-        Stopped::TenureOver
     }
 
     /// Waits, unless the tenure ends before.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::domain::dead_letter::Reason;
-use crate::domain::dispatch::Limits;
+use crate::domain::dispatch::{Limits, Owner};
 use crate::domain::idempotency_key::{IdempotencyKey, IntentFingerprint, LedgerKey};
 use crate::domain::intent::Intent;
 use crate::domain::intent::decode::{Decoded, IntakeRules, RecordView, decode};
@@ -18,6 +18,7 @@ use crate::telemetry::status::NotReady;
 
 use super::super::accounts::VersionFault;
 use super::super::order::Turn;
+use super::super::tenure::Tenure;
 use super::attempting::Case;
 use super::setting_aside::About;
 use super::{Crew, Job, Stopped};
@@ -136,6 +137,7 @@ impl Crew {
                 expires_at: intent.expires_at,
                 recorded_at: job.record.timestamp,
                 max_age: self.parts.reading.max_age,
+                owner: self.owner(&job.tenure),
             },
             subject: Subject {
                 event_id: Some(Arc::clone(&intent.event_id.0)),
@@ -145,6 +147,14 @@ impl Crew {
                 recorded_at: job.record.timestamp,
             },
         })
+    }
+
+    /// The tenure as owner, where others may have worked on its intents before without this ledger's knowing.
+    fn owner(&self, tenure: &Tenure) -> Option<Owner> {
+        self.parts.log.as_ref()?;
+        let since = tenure.owned_since()?;
+        let writer = tenure.writer;
+        Some(Owner { writer, since })
     }
 
     /// Ends what cannot be carried out, or waits.

@@ -93,6 +93,7 @@ pub struct Metrics {
     rebalances: Members<Rebalance, IntCounter>,
     stalled: IntGauge,
     panics: IntCounter,
+    ledger_topic_foreign: IntCounter,
 }
 
 /// What is counted of one provider. Cheap to clone.
@@ -199,6 +200,7 @@ impl Metrics {
             )?,
             stalled: new.gauge(&declared::CONSUMER_STALLED)?,
             panics: new.counter(&declared::PANICS)?,
+            ledger_topic_foreign: new.counter(&declared::LEDGER_TOPIC_FOREIGN)?,
             registry: new.into_registry(),
         })
     }
@@ -241,6 +243,11 @@ impl Metrics {
     /// Work on a record panicked.
     pub fn panic(&self) {
         self.panics.inc();
+    }
+
+    /// A record in the ledger topic was none of ours.
+    pub fn ledger_topic_foreign(&self) {
+        self.ledger_topic_foreign.inc();
     }
 
     /// One group commit of the ledger took this long.

@@ -16,6 +16,7 @@ use sendonce::domain::attempt::Verdict;
 use sendonce::domain::idempotency_key::{LedgerKey, ProfileHash};
 use sendonce::domain::lanes::Lane;
 use sendonce::domain::ledger_entry::{Entry, Fact, Story, Writer};
+use sendonce::domain::ledger_log::Checkpoint;
 use sendonce::domain::position::{AssignmentEpoch, NextOffset, Offset, Position, TopicPartition};
 use sendonce::domain::record::Record;
 use sendonce::domain::time::Timestamp;
@@ -47,6 +48,18 @@ impl Ledger for PanicsAt {
     fn persist(&self, expected: Option<Arc<Story>>, entry: Entry) -> Persisting<Recorded> {
         assert!(!(self.kind)(&entry.fact), "as the test wants it");
         self.inner.persist(expected, entry)
+    }
+
+    fn merge(&self, entries: Vec<Entry>) -> Persisting<()> {
+        self.inner.merge(entries)
+    }
+
+    fn keep_checkpoint(&self, checkpoint: Checkpoint) -> Persisting<()> {
+        self.inner.keep_checkpoint(checkpoint)
+    }
+
+    fn checkpoint(&self) -> Result<Option<Checkpoint>, LedgerError> {
+        self.inner.checkpoint()
     }
 
     fn keep_profile(&self, hash: ProfileHash, text: Arc<str>) -> Persisting<()> {
@@ -109,6 +122,7 @@ fn crew_with(
         runtime: Handle::current(),
         clock: Clock::default(),
         ledger,
+        log: None,
         accounts,
         dead_letters: dead_letters.expect("a producer"),
         depth: Arc::new(depth.expect("it can be counted")),
@@ -151,6 +165,7 @@ fn handed_over(crew: &Arc<Crew>) -> Arc<Tenure> {
         headers: Vec::new(),
         headers_unreadable: 0,
     };
+    tenure.own(record.timestamp);
     tenure.open(Offset(0), record.timestamp).expect("the first");
     let stay = Occupancy::of(1).take(Lane::default(), 1);
     crew.take(record, Arc::clone(&tenure), stay);

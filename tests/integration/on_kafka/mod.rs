@@ -4,6 +4,7 @@ mod beginnings;
 mod brokers;
 mod kills;
 mod lanes;
+mod lost_disks;
 mod membership;
 mod place;
 mod setting_aside;

@@ -38,6 +38,11 @@ impl<'a> Place<'a> {
         format!("{}.dlq", self.name)
     }
 
+    /// The name of the ledger topic.
+    pub fn ledger_topic(&self) -> String {
+        format!("{}.ledger", self.name)
+    }
+
     /// A worker of the group that sends to the provider at `provider_url`.
     pub fn setup(&self, provider_url: &str) -> Setup {
         Setup::new(self.kafka, provider_url)

@@ -6,7 +6,8 @@
 //! - `format`: which generations there are, replaced as a whole (`manifest`);
 //! - `generations/NNNNNNNN/`: a sled, for the stories of one period while it lasts (`young`, `database`, `witness`);
 //! - `generations/NNNNNNNN.stories`: the same once the period is over (`sealed`);
-//! - `profiles/HASH.toml`: profile versions (`profiles`).
+//! - `profiles/HASH.toml`: profile versions (`profiles`);
+//! - `followed`: how far the log has been followed (`checkpoint`).
 //!
 //! sled 0.34 never gives disk space back and needs many times the live size in memory to delete, so nothing is ever
 //! deleted from it: writes go to the newest generation, a period's stories are then copied into a flat file and the sled is
@@ -17,6 +18,7 @@
 //! be built with unwinding panics.
 
 mod block;
+mod checkpoint;
 mod database;
 mod directory;
 mod encoding;
@@ -51,6 +53,7 @@ use self::shelf::Shelf;
 use super::{Ledger, LedgerError, LedgerSize, Persisting, Recorded};
 use crate::domain::idempotency_key::{LedgerKey, ProfileHash};
 use crate::domain::ledger_entry::{Entry, Story};
+use crate::domain::ledger_log::Checkpoint;
 use crate::domain::time::Timestamp;
 
 /// How long `close` waits for what is being written.
@@ -249,6 +252,12 @@ impl Ledger for SledLedger {
         waiting
     }
 
+    fn merge(&self, entries: Vec<Entry>) -> Persisting<()> {
+        let (told, waiting) = Persisting::new();
+        drop(self.queue.push(Order::Merge { entries, told }));
+        waiting
+    }
+
     fn keep_profile(&self, hash: ProfileHash, text: Arc<str>) -> Persisting<()> {
         let (told, waiting) = Persisting::new();
         drop(self.queue.push(Order::Keep { hash, text, told }));
@@ -257,6 +266,16 @@ impl Ledger for SledLedger {
 
     fn profile(&self, hash: ProfileHash) -> Result<Option<Arc<str>>, LedgerError> {
         profiles::find(self.shelf.root(), hash)
+    }
+
+    fn keep_checkpoint(&self, checkpoint: Checkpoint) -> Persisting<()> {
+        let (told, waiting) = Persisting::new();
+        drop(self.queue.push(Order::Checkpoint { checkpoint, told }));
+        waiting
+    }
+
+    fn checkpoint(&self) -> Result<Option<Checkpoint>, LedgerError> {
+        checkpoint::find(self.shelf.root())
     }
 
     fn each_story(&self, visit: &mut dyn FnMut(&Story) -> bool) -> Result<(), LedgerError> {

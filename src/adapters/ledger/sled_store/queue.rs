@@ -11,7 +11,8 @@ use tokio::sync::oneshot;
 use super::block::Frame;
 use crate::adapters::ledger::{LedgerError, Recorded};
 use crate::domain::idempotency_key::{LedgerKey, ProfileHash};
-use crate::domain::ledger_entry::Story;
+use crate::domain::ledger_entry::{Entry, Story};
+use crate::domain::ledger_log::Checkpoint;
 use crate::domain::time::Timestamp;
 
 /// After a flush of this many writes more are gathered before the next one.
@@ -27,6 +28,13 @@ pub(super) type Told<T> = oneshot::Sender<Result<T, LedgerError>>;
 pub(super) enum Order {
     /// Write a story over the expected one.
     Persist(Write),
+    /// Fold entries into what is stored.
+    Merge { entries: Vec<Entry>, told: Told<()> },
+    /// Keep how far the log has been followed.
+    Checkpoint {
+        checkpoint: Checkpoint,
+        told: Told<()>,
+    },
     /// Keep a profile.
     Keep {
         hash: ProfileHash,

@@ -14,10 +14,10 @@ use super::block::Frame;
 use super::generation::Generation;
 use super::queue::{Carried, Closing, Order, Queue, Write};
 use super::shelf::Shelf;
-use super::{FlushReport, FlushWatch, profiles};
+use super::{FlushReport, FlushWatch, checkpoint, encoding, profiles};
 use crate::adapters::ledger::{LedgerError, Recorded};
 use crate::domain::idempotency_key::LedgerKey;
-use crate::domain::ledger_entry::Story;
+use crate::domain::ledger_entry::{Entry, Story};
 use crate::domain::time::Timestamp;
 
 /// How often a disk that refused is asked again while nobody wants to write.
@@ -93,6 +93,14 @@ impl Writer {
                             self.persist(std::mem::take(&mut group));
                         }
                     }
+                    Order::Merge { entries, told } => {
+                        // What was asked for before is stored before.
+                        self.persist(std::mem::take(&mut group));
+                        drop(told.send(self.merge(&entries)));
+                    }
+                    Order::Checkpoint { checkpoint, told } => {
+                        drop(told.send(checkpoint::keep(self.shelf.root(), &checkpoint)));
+                    }
                     Order::Keep { hash, text, told } => {
                         drop(told.send(profiles::keep(self.shelf.root(), hash, &text)));
                     }
@@ -147,6 +155,39 @@ impl Writer {
         for (told, error) in refused {
             drop(told.send(Err(error)));
         }
+    }
+
+    fn merge(&self, entries: &[Entry]) -> Result<(), LedgerError> {
+        let Some(at) = entries.iter().map(|entry| entry.at).max() else {
+            return Ok(());
+        };
+        let newest = self.generation_for(at)?;
+        let mut merged: HashMap<LedgerKey, Merged> = HashMap::with_capacity(entries.len());
+        for entry in entries {
+            let key = entry.subject.ledger_key();
+            let known = match merged.remove(&key) {
+                Some(known) => Some(known),
+                None => self.shelf.recall(key)?.map(Merged::unchanged),
+            };
+            merged.insert(key, Merged::with(known, entry));
+        }
+        merged.retain(|_, story| story.is_changed);
+        let written: Vec<_> = merged
+            .iter()
+            .map(|(key, merged)| Ok((*key, &merged.story, encoding::encode(&merged.story)?)))
+            .collect::<Result<_, String>>()
+            .map_err(|reason| LedgerError::Unwritable(reason.into()))?;
+        let frames = written.iter().map(|(key, story, encoded)| Frame {
+            key: *key,
+            at: story.updated_at,
+            open: !story.is_settled(),
+            story: encoded,
+        });
+        self.write(&newest, frames, || {
+            let durable = merged.iter();
+            let durable = durable.map(|(key, merged)| (*key, Arc::clone(&merged.story)));
+            self.shelf.remember(durable);
+        })
     }
 
     /// Fails unless the stored story, or the one `staged` in the same group, is still the expected one.
@@ -265,6 +306,35 @@ impl Writer {
     fn report(&self, report: FlushReport) {
         if let Some(watch) = &self.watch {
             watch(report);
+        }
+    }
+}
+
+/// What a story becomes by entries that were learnt from elsewhere.
+struct Merged {
+    story: Arc<Story>,
+    is_changed: bool,
+}
+
+impl Merged {
+    const fn unchanged(story: Arc<Story>) -> Self {
+        Self {
+            story,
+            is_changed: false,
+        }
+    }
+
+    fn with(known: Option<Self>, entry: &Entry) -> Self {
+        let Some(known) = known else {
+            return Self {
+                story: Arc::new(Story::beginning(entry)),
+                is_changed: true,
+            };
+        };
+        let story = Story::continued(Some(&known.story), entry);
+        Self {
+            is_changed: known.is_changed || story != *known.story,
+            story: Arc::new(story),
         }
     }
 }

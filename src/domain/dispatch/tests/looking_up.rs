@@ -57,6 +57,45 @@ fn without_a_key_an_unknown_outcome_is_looked_up_once_its_request_is_over_and_ha
 }
 
 #[test]
+fn what_another_owner_had_begun_is_over_by_our_own_clock_only_after_we_took_over() {
+    let terms = asked(None);
+    let told = timeouts(&terms, 1);
+    let by = |writer, since| Limits {
+        owner: Some(Owner { writer, since }),
+        ..limits()
+    };
+    let other = Writer(Uuid::from_u128(7));
+    // Taken over at 60: a request that began before may last to 100, its bound to 110, and 30 for it to show.
+    let until = at(60 + 40 + 10 + 30);
+    for now in [at(80), at(139)] {
+        assert_eq!(
+            told.next(&terms, &by(other, at(60)), now),
+            Step::Wait { until }
+        );
+    }
+    assert_eq!(
+        line(&told.next(&terms, &by(other, at(60)), until)),
+        "look up (no_key)"
+    );
+    // What it had begun itself ends by its own deadline.
+    let own = by(Writer(Uuid::nil()), at(60));
+    assert_eq!(line(&told.next(&terms, &own, at(80))), "look up (no_key)");
+}
+
+#[test]
+fn a_start_is_read_back_where_no_key_lasts_for_an_hour() {
+    let lasting = |window| {
+        Some(KeyTerms {
+            window,
+            margin: Duration::from_secs(105),
+        })
+    };
+    assert!(is_read_back(&terms(None)));
+    assert!(is_read_back(&terms(lasting(HOUR - Duration::from_secs(1)))));
+    assert!(!is_read_back(&terms(lasting(HOUR))));
+}
+
+#[test]
 fn present_is_accepted_and_settles() {
     let terms = asked(None);
     let told = timeouts(&terms, 1).found(&present(), &terms, at(80));

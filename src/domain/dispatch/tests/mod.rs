@@ -57,6 +57,7 @@ fn limits() -> Limits {
         expires_at: None,
         recorded_at: START,
         max_age: 24 * HOUR,
+        owner: None,
     }
 }
 

@@ -3,6 +3,8 @@
 //! One thread polls, always: while nothing may be read of a lane, its partitions are paused and polling goes on. What waits
 //! for room, and when a lane is paused, is decided in `lobby`.
 
+mod assignment;
+
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,16 +14,17 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::adapters::kafka::consumer::{Beginning, GroupConsumer, Polled};
+use crate::adapters::kafka::consumer::{GroupConsumer, Polled};
 use crate::domain::lanes::{Lane, LaneTopics};
 use crate::domain::position::TopicPartition;
 use crate::domain::record::Record;
-use crate::telemetry::metrics::{CommitResult, Metrics, Rebalance};
+use crate::telemetry::metrics::Metrics;
 use crate::telemetry::status::{Loop, NotReady, Status};
 
 use super::committer::Committer;
 use super::lobby::Lobby;
 use super::occupancy::Stay;
+use super::owning::Owning;
 use super::tenure::Tenure;
 use super::tenures::Tenures;
 use super::worker::Crew;
@@ -71,6 +74,7 @@ pub struct Intake {
     stop: watch::Receiver<bool>,
     lobby: Lobby,
     spans_full: HashSet<TopicPartition>,
+    owning: Owning,
     leaving: VecDeque<Leaving>,
 }
 
@@ -94,6 +98,9 @@ pub struct Parts {
     /// Where records wait for room.
     pub lobby: Lobby,
     /// How much may be open beside that.
+    /// Who owns what in the ledger topic.
+    pub owning: Owning,
+    /// How much may be open.
     pub limits: IntakeLimits,
     /// The topics of the lanes.
     pub lanes: LaneTopics,
@@ -126,6 +133,7 @@ impl Intake {
             stop: parts.stop,
             lobby: parts.lobby,
             spans_full: HashSet::new(),
+            owning: parts.owning,
             leaving: VecDeque::new(),
         }
     }
@@ -138,6 +146,7 @@ impl Intake {
             }
             self.status.beat(Loop::Intake);
             self.see_off();
+            self.look_at_owners();
             self.resume_where_there_is_room();
             self.hand_over_held();
             let timeout = if self.leaving.is_empty() && self.lobby.is_empty() {
@@ -214,6 +223,9 @@ impl Intake {
         };
         self.metrics.record();
         let partition = record.position.partition.clone();
+        if !tenure.owns() && !self.owning.is_taking(&partition) && !tenure.is_over() {
+            self.own(&tenure);
+        }
         self.crew.take(record, Arc::clone(&tenure), stay);
         if tenure.span() >= self.limits.span_max && self.spans_full.insert(partition.clone()) {
             tracing::warn!(%partition, span = tenure.span(), "too much is uncommitted: the partition is paused");
@@ -263,7 +275,7 @@ impl Intake {
         }
         open.retain(|partition| {
             let is_paused = self.lobby.has_paused(self.lanes.of(partition));
-            !is_paused && !self.spans_full.contains(partition)
+            !is_paused && !self.spans_full.contains(partition) && !self.owning.is_taking(partition)
         });
         if open.is_empty() {
             return;
@@ -276,161 +288,6 @@ impl Intake {
     fn pause(&self, partitions: &[TopicPartition]) {
         if let Err(error) = self.consumer.pause(partitions) {
             tracing::warn!(%error, "reading could not be paused");
-        }
-    }
-
-    fn take_up(&mut self, partitions: Vec<TopicPartition>) -> Result<(), KafkaError> {
-        self.metrics.rebalance(Rebalance::Assigned);
-        let beginnings = self.beginnings(&partitions)?;
-        let mut chosen = Vec::new();
-        for (partition, beginning) in &beginnings {
-            let writer = self.crew.writer_name();
-            let tenure = self.tenures.begin(partition.clone(), writer, *beginning);
-            let epoch = tenure.epoch.0;
-            match beginning {
-                Beginning::Committed(next) => {
-                    tracing::info!(%partition, epoch, from = next.0, "assigned: goes on where the group committed");
-                }
-                Beginning::Earliest => {
-                    tracing::info!(%partition, epoch, "assigned: the group has no committed position here, so it begins at the oldest record");
-                }
-                Beginning::Chosen(next) => {
-                    tracing::info!(%partition, epoch, from = next.0, "assigned: the group has no committed position here, so it begins where it was told to");
-                    chosen.push(tenure);
-                }
-            }
-        }
-        if !chosen.is_empty()
-            && self.committer.commit_now(chosen, Duration::from_secs(10)) != Some(CommitResult::Ok)
-        {
-            tracing::warn!(
-                "where reading begins was not committed in time; tried again while it goes on"
-            );
-        }
-        self.consumer.take_up(&beginnings)?;
-        // A pause of an earlier tenure outlives it inside the client.
-        self.consumer.resume(&partitions)?;
-        let still_paused: Vec<_> = partitions
-            .into_iter()
-            .filter(|partition| self.lobby.has_paused(self.lanes.of(partition)))
-            .collect();
-        if !still_paused.is_empty() {
-            self.pause(&still_paused);
-        }
-        self.share_rates();
-        self.status.clear(NotReady::NotAssigned);
-        Ok(())
-    }
-
-    /// Of each account's rate we use the part that our partitions are of all.
-    fn share_rates(&self) {
-        let tenures = self.tenures.all();
-        let ours = tenures.iter().filter(|tenure| !tenure.is_over()).count();
-        self.crew.share_rates(ours, self.partitions);
-    }
-
-    fn beginnings(
-        &self,
-        partitions: &[TopicPartition],
-    ) -> Result<Vec<(TopicPartition, Beginning)>, KafkaError> {
-        if partitions.is_empty() {
-            return Ok(Vec::new());
-        }
-        let mut tries = 3;
-        loop {
-            tries -= 1;
-            match self
-                .consumer
-                .beginnings(partitions, Duration::from_secs(10))
-            {
-                Err(error) if tries > 0 => {
-                    tracing::warn!(%error, "the committed positions could not be read; asked again");
-                }
-                answer => return answer,
-            }
-        }
-    }
-
-    fn revoked(&mut self, partitions: Vec<TopicPartition>) {
-        self.metrics.rebalance(Rebalance::Revoked);
-        let tenures: Vec<_> = partitions
-            .iter()
-            .filter_map(|partition| self.tenures.of(partition))
-            .collect();
-        for tenure in &tenures {
-            tenure.end();
-        }
-        self.share_rates();
-        self.lobby.forget(&partitions);
-        let until = Instant::now() + self.limits.drain;
-        self.leaving.push_back(Leaving {
-            partitions,
-            tenures,
-            until,
-        });
-        self.see_off();
-    }
-
-    fn lost(&mut self, partitions: Vec<TopicPartition>) {
-        self.metrics.rebalance(Rebalance::Lost);
-        tracing::warn!(
-            partitions = partitions.len(),
-            "partitions were lost: their late results are recorded, not committed"
-        );
-        self.lobby.forget(&partitions);
-        self.leave(&partitions);
-    }
-
-    /// Lets go of revoked partitions whose work has ended, or whose time is up.
-    fn see_off(&mut self) {
-        while let Some(leaving) = self.leaving.front() {
-            let idle = leaving.tenures.iter().all(|tenure| tenure.is_idle());
-            if !idle && Instant::now() < leaving.until {
-                return;
-            }
-            let Some(leaving) = self.leaving.pop_front() else {
-                return;
-            };
-            if !idle {
-                tracing::warn!(
-                    "a revoked partition is let go with work in flight: what it comes to is recorded late"
-                );
-            }
-            if !self.commit_last(&leaving.tenures, Duration::from_secs(10)) {
-                tracing::warn!("the last commit of a revoked partition was not answered in time");
-            }
-            self.leave(&leaving.partitions);
-        }
-    }
-
-    /// The last commit of these tenures, tried again as long as there is time and it is not too late.
-    fn commit_last(&self, tenures: &[Arc<Tenure>], patience: Duration) -> bool {
-        let until = Instant::now() + patience;
-        loop {
-            let left = until.saturating_duration_since(Instant::now());
-            match self.committer.commit_now(tenures.to_vec(), left) {
-                Some(CommitResult::Ok) => return true,
-                Some(CommitResult::Stale) | None => return false,
-                Some(CommitResult::Failed) if Instant::now() + LOOK >= until => return false,
-                // A coordinator that refuses at once is not asked without end.
-                Some(CommitResult::Failed) => self
-                    .runtime
-                    .block_on(async { tokio::time::sleep(LOOK).await }),
-            }
-        }
-    }
-
-    fn leave(&mut self, partitions: &[TopicPartition]) {
-        self.tenures.let_go(partitions);
-        self.share_rates();
-        for partition in partitions {
-            self.spans_full.remove(partition);
-        }
-        if let Err(error) = self.consumer.let_go(partitions) {
-            tracing::warn!(%error, "partitions could not be let go");
-        }
-        if self.tenures.all().is_empty() {
-            self.status.set(NotReady::NotAssigned);
         }
     }
 

@@ -1,0 +1,40 @@
+//! How a tenure becomes the owner of its partition in the log: its marker, what this machine still owes the log, and the log read
+//! up to there.
+
+use std::sync::{Arc, PoisonError};
+
+use crate::adapters::ledger::Ledger;
+use crate::domain::ledger_log::{Claim, Logged};
+
+use super::LedgerLog;
+use crate::pipeline::tenure::Tenure;
+
+impl LedgerLog {
+    /// Makes this tenure the owner of its partition in the log, and says so to the tenure. Resolves once everything that was
+    /// appended before is in the ledger, or the tenure is over, or another one has come after it.
+    pub async fn take_over(self: &Arc<Self>, ledger: &Arc<dyn Ledger>, tenure: &Tenure) -> Claim {
+        let (partition, writer) = (&tenure.partition, tenure.writer);
+        let taking = async {
+            self.writers
+                .write()
+                .unwrap_or_else(PoisonError::into_inner)
+                .insert(writer);
+            for (hash, text) in &self.profiles {
+                let (hash, text) = (*hash, Arc::clone(text));
+                self.append(partition, &Logged::Profile { hash, text })
+                    .await;
+            }
+            let marker = self.append(partition, &Logged::Owner(writer)).await;
+            self.pay(ledger, tenure).await;
+            self.claim(tenure, marker).await
+        };
+        let claim = tokio::select! {
+            claim = taking => claim,
+            () = tenure.over() => Claim::Fenced,
+        };
+        if claim == Claim::Good {
+            tenure.own(self.clock.now());
+        }
+        claim
+    }
+}

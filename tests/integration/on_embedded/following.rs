@@ -1,0 +1,163 @@
+//! The ledger follows its partition: what one instance knows, another one finds in the ledger topic, with a disk that is empty.
+
+use sendonce::stub_provider::{Fault, Options};
+
+use crate::dead_letters::{dead_letters, reasons};
+use crate::product::{
+    Embedded, Home, KEYLESS_PROFILE, SOON, STUB_PROFILE, Sent, Setup, code, patient, sms,
+};
+use crate::scripted::{Act, Scripted, accepting, answer};
+use crate::standing::Standing;
+use crate::stub::Stub;
+
+fn replicated(kafka: &Embedded, url: &str) -> Setup {
+    Setup::new(kafka, url).set("LEDGER__REPLICATION", "topic")
+}
+
+fn intents(count: usize) -> Vec<Sent> {
+    let one = |n| Sent::json(&sms(&format!("e-{n}"), "hello"));
+    (0..count).map(one).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_instance_with_an_empty_disk_sends_nothing_again() {
+    let kafka = Embedded::with_partitions(2);
+    let stub = Stub::start(Options {
+        keys: false,
+        ..Options::default()
+    })
+    .await;
+    let setup = replicated(&kafka, &stub.url()).with_profile(KEYLESS_PROFILE);
+    let home = Home::new(&setup);
+    kafka.publish(&intents(100)).await;
+    let mut worker = home.start(&setup);
+    kafka.until_committed().await;
+    worker.kill();
+
+    let setup = setup.in_another_group();
+    let elsewhere = Home::new(&setup);
+    let worker = elsewhere.start(&setup);
+    kafka.until_committed_in_another_group().await;
+    let ledger = [("reason", "ledger")];
+    assert_eq!(
+        worker.count("sendonce_suppressed_total", &ledger).await,
+        100
+    );
+    assert_eq!(worker.count("sendonce_attempts_total", &[]).await, 0);
+    let standing = Standing::of(&kafka, &elsewhere).stub(&stub);
+    standing.in_another_group().holds(worker).await;
+    assert_eq!(stub.stats().await.deliveries, 100);
+    assert_eq!(reasons(&dead_letters(&kafka)), []);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_an_instance_died_over_is_not_repeated_by_one_that_has_an_empty_disk() {
+    let kafka = Embedded::with_partitions(1);
+    let provider = Scripted::playing([Act::Hang.taking(), accepting()]).await;
+    let setup = replicated(&kafka, &provider.url()).with_profile(&patient(KEYLESS_PROFILE));
+    let home = Home::new(&setup);
+    kafka.publish(&intents(1)).await;
+    let mut worker = home.start(&setup);
+    provider.until_seen(1).await;
+    worker.kill();
+
+    let setup = setup.in_another_group();
+    let elsewhere = Home::new(&setup);
+    let worker = elsewhere.start(&setup);
+    kafka.until_committed_in_another_group().await;
+    let standing = Standing::of(&kafka, &elsewhere).scripted(&provider);
+    standing.in_another_group().holds(worker).await;
+    assert_eq!(provider.seen().len(), 1, "never repeated");
+    let letters = dead_letters(&kafka);
+    assert_eq!(reasons(&letters), [("outcome_unknown", "no_key")]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_open_intent_goes_on_elsewhere_in_its_series_with_the_bytes_that_began_it() {
+    let kafka = Embedded::with_partitions(1);
+    let throttled = answer("429 Too Many Requests", "retry-after: 3\r\n", "{}");
+    let turns = [Act::Answer(throttled).not_taking(), accepting()];
+    let provider = Scripted::playing(turns).await;
+    let setup = replicated(&kafka, &provider.url());
+    let home = Home::new(&setup);
+    kafka.publish(&intents(1)).await;
+    let mut worker = home.start(&setup);
+    worker
+        .until_count("sendonce_attempts_total", &[("verdict", "throttled")], 1)
+        .await;
+    worker.term();
+    assert_eq!(code(worker.ended(SOON).await), 0);
+
+    let another_body = STUB_PROFILE.replace("from      =", "sender    =");
+    let setup = setup.with_profile(&another_body).in_another_group();
+    let elsewhere = Home::new(&setup);
+    let worker = elsewhere.start(&setup);
+    kafka.until_committed_in_another_group().await;
+    let standing = Standing::of(&kafka, &elsewhere).scripted(&provider);
+    let ledger = standing.in_another_group().holds(worker).await;
+    let seen = provider.seen();
+    assert_eq!(seen.len(), 2);
+    assert_eq!(
+        (seen[0].key(), &seen[0].body),
+        (seen[1].key(), &seen[1].body)
+    );
+    assert_eq!(ledger.story("e-0").attempts.len(), 2, "of two instances");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dead_letter_is_written_once_whoever_reads_its_intent_again() {
+    let kafka = Embedded::with_partitions(1);
+    let stub = Stub::with(&[(Fault::StoredError, 1.0)]).await;
+    let setup = replicated(&kafka, &stub.url()).set("RETRY__BASE", "20ms");
+    let home = Home::new(&setup);
+    let mut records = intents(3);
+    records.push(Sent::json(&serde_json::json!({"id": 7})));
+    kafka.publish(&records).await;
+    let mut worker = home.start(&setup);
+    kafka.until_committed().await;
+    let before = dead_letters(&kafka).len();
+    worker.kill();
+
+    let setup = setup.in_another_group();
+    let elsewhere = Home::new(&setup);
+    let worker = elsewhere.start(&setup);
+    kafka.until_committed_in_another_group().await;
+    assert_eq!(worker.count("sendonce_attempts_total", &[]).await, 0);
+    let standing = Standing::of(&kafka, &elsewhere).stub(&stub);
+    standing.in_another_group().holds(worker).await;
+    assert_eq!((before, dead_letters(&kafka).len()), (4, 4));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_ledger_that_was_not_replicated_before_is_told_to_the_topic() {
+    let kafka = Embedded::with_partitions(1);
+    let stub = Stub::start(Options {
+        keys: false,
+        ..Options::default()
+    })
+    .await;
+    let alone = Setup::new(&kafka, &stub.url()).with_profile(KEYLESS_PROFILE);
+    let home = Home::new(&alone);
+    kafka.publish(&intents(50)).await;
+    let mut worker = home.start(&alone);
+    kafka.until_committed().await;
+    worker.term();
+    assert_eq!(code(worker.ended(SOON).await), 0);
+
+    let setup = replicated(&kafka, &stub.url())
+        .with_profile(KEYLESS_PROFILE)
+        .set("KAFKA__GROUP", "sendonce-between");
+    home.configure(&setup);
+    let mut worker = home.start(&setup);
+    kafka
+        .until_committed_to_the_end("sendonce-between", "send-intents", SOON)
+        .await;
+    worker.kill();
+    let setup = setup.in_another_group();
+    let elsewhere = Home::new(&setup);
+    let worker = elsewhere.start(&setup);
+    kafka.until_committed_in_another_group().await;
+    let standing = Standing::of(&kafka, &elsewhere).stub(&stub);
+    standing.in_another_group().holds(worker).await;
+    assert_eq!(stub.stats().await.deliveries, 50);
+}
