@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
 use std::time::Duration;
 
+use rustix::process::Signal;
 use sendonce::domain::ledger_entry::Story;
 use sendonce::stub_provider::{Fault, FaultMix, Options};
 use tokio::time::Instant;
@@ -222,6 +223,65 @@ async fn without_keys_nothing_is_doubled_although_disks_never_come_back_and_the_
     };
     let reasons: Vec<_> = run.letters.keys().collect();
     assert_eq!(reasons, ["outcome_unknown"]);
+}
+
+/// The rules of the log and those of the group both keep a process that was frozen from sending what another one has sent.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_owner_that_wakes_after_another_has_gone_on_sends_nothing_again() {
+    let Some(kafka) = shared() else { return };
+    let place = Place::new(kafka, "woken-owner", 1).await;
+    kafka.create_topics(&[(&place.ledger_topic(), 1)]).await;
+    let stub = Stub::start(Options {
+        keys: false,
+        ..Options::default()
+    })
+    .await;
+    let setup = place
+        .setup(&stub.url())
+        .with_profile(KEYLESS_PROFILE)
+        .set("LEDGER__REPLICATION", "topic")
+        .set("KAFKA__PROPERTIES__SESSION_TIMEOUT_MS", "3000")
+        .set("DISPATCH__CONCURRENCY", "4");
+    let records: Vec<Sent> = (0..1_000).map(record).collect();
+    place.publish(&records[..900]).await;
+    let (first, second) = (Home::new(&setup), Home::new(&setup));
+    let sleeper = first.start(&setup);
+    let delivered = async || stub.stats().await.deliveries;
+    until("some to be delivered", AT_MOST, delivered, |seen| {
+        *seen >= 100
+    })
+    .await;
+    sleeper.signal(Signal::STOP);
+    let before = stub.stats().await.deliveries;
+    assert!(before < 900, "it was interrupted: {before}");
+    let other = second.start(&setup);
+    place.until_committed_to_the_end().await;
+    sleeper.signal(Signal::CONT);
+    place.publish(&records[900..]).await;
+    place.until_members(2).await;
+    place.until_committed_to_the_end().await;
+
+    for mut worker in [sleeper, other] {
+        worker.term();
+        assert_eq!(code(worker.ended(AT_MOST).await), 0);
+    }
+    let mut delivered: BTreeMap<String, u64> = BTreeMap::new();
+    for item in stub.deliveries().await {
+        *delivered
+            .entry(item.recipient.unwrap_or_default())
+            .or_default() += item.deliveries;
+    }
+    let twice: Vec<_> = delivered.iter().filter(|(_, count)| **count > 1).collect();
+    assert!(twice.is_empty(), "delivered twice: {twice:?}");
+    // What the sleeper had begun when it was stopped nobody can know of.
+    let letters = place.letters();
+    assert!(letters.len() <= 4, "{letters:?}");
+    assert!(
+        letters
+            .iter()
+            .all(|letter| letter.reason == "outcome_unknown")
+    );
+    assert!(delivered.len() + letters.len() >= 1_000);
 }
 
 /// A provider that loses one answer in twenty, having taken the message or not.
