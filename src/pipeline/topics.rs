@@ -1,5 +1,6 @@
 //! Sees to it at start that the topics are there and as they must be.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tokio::runtime::Runtime;
@@ -17,6 +18,8 @@ use super::service::RunError;
 
 /// How long any one question to a broker may take.
 const ASK: Duration = Duration::from_secs(20);
+/// The same for the settings of a topic. Some brokers never answer that, and the start does not depend on it.
+const ASK_FOR_SETTINGS: Duration = Duration::from_secs(3);
 
 /// What is known of the topics.
 #[derive(Debug)]
@@ -86,6 +89,16 @@ pub fn prepare(
                 ),
             });
         }
+        if config.kafka.oauth.is_none() {
+            let curious = Survey::new(&asker, tokens.clone(), ASK_FOR_SETTINGS)?;
+            match runtime.block_on(curious.settings(ledger)) {
+                Ok(settings) => refuse_compaction(ledger, &settings)?,
+                Err(error) => tracing::warn!(
+                    %error, topic = %ledger,
+                    "the broker does not tell the topic's settings: it must not be compacted"
+                ),
+            }
+        }
         prepared.logs.push(LogOf {
             intents: intents.as_str().into(),
             ledger: ledger.as_str().into(),
@@ -93,6 +106,20 @@ pub fn prepare(
         });
     }
     Ok(prepared)
+}
+
+fn refuse_compaction(topic: &str, settings: &BTreeMap<String, String>) -> Result<(), RunError> {
+    let is_compacted = settings
+        .get("cleanup.policy")
+        .is_some_and(|policy| policy.contains("compact"));
+    if is_compacted {
+        return Err(RunError::TopicUnfit {
+            topic: topic.to_owned(),
+            problem: "is compacted: of each intent only the last word would stay, whoever had it. Set cleanup.policy=delete"
+                .to_owned(),
+        });
+    }
+    Ok(())
 }
 
 /// Not compacted: a late writer must not be able to erase what was there. A period longer than the ledger remembers, so that

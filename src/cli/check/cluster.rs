@@ -10,6 +10,7 @@ use crate::adapters::kafka::client;
 use crate::adapters::kafka::survey::{Survey, TopicShape};
 use crate::cli::findings::Findings;
 use crate::config::lanes::Topics;
+use crate::config::ledger::Replication;
 use crate::config::{Config, spans};
 use crate::pipeline::tokens;
 
@@ -74,10 +75,26 @@ fn look_at_lane(
             "whether we may write there is not tried: only a letter would show it, so see to the permission Write",
         );
     }
+    let ledger = match config.ledger.replication {
+        Replication::Off => None,
+        Replication::Topic => look_at_topic(survey, config, &topics.ledger, findings),
+    };
+    if let (Some(intents), Some(ledger)) = (intents, ledger)
+        && ledger.partitions != intents.partitions
+    {
+        findings.fault(
+            &topics.ledger,
+            format!(
+                "{} partitions for {} of {}: give it as many, each partition has a log of its own",
+                ledger.partitions, intents.partitions, topics.intents
+            ),
+        );
+    }
     let with_tokens = config.kafka.oauth.is_some();
     for (topic, shape, judge) in [
         (&topics.intents, intents, intents_settings as Judge),
         (&topics.dead_letters, dead_letters, dead_letter_settings),
+        (&topics.ledger, ledger, ledger_settings),
     ] {
         if shape.is_none() {
             continue;
@@ -212,6 +229,40 @@ fn dead_letter_settings(
     acknowledged_by_one(topic, settings, findings);
 }
 
+fn ledger_settings(
+    topic: &str,
+    config: &Config,
+    settings: &BTreeMap<String, String>,
+    findings: &mut Findings,
+) {
+    if is_compacted(settings) {
+        findings.fault(topic, "is compacted: of each intent only the last word would stay, whoever had it; set cleanup.policy=delete");
+    }
+    if let Some(kept) = retention(settings) {
+        let remembered = config.ledger.retention;
+        if kept < remembered {
+            findings.fault(
+                topic,
+                format!(
+                    "keeps entries for {}, less than ledger.retention ({}): an instance with an empty disk would not know what the others know",
+                    spans::show(kept),
+                    spans::show(remembered)
+                ),
+            );
+        }
+    }
+    if settings
+        .get("message.timestamp.type")
+        .is_some_and(|kind| kind != "LogAppendTime")
+    {
+        findings.warning(
+            topic,
+            "message.timestamp.type is not LogAppendTime: entries carry their writers' clocks",
+        );
+    }
+    acknowledged_by_one(topic, settings, findings);
+}
+
 fn acknowledged_by_one(topic: &str, settings: &BTreeMap<String, String>, findings: &mut Findings) {
     if settings
         .get("min.insync.replicas")
@@ -324,6 +375,24 @@ mod tests {
             ("max.message.bytes", "1000000"),
         ];
         insta::assert_snapshot!(judged(LETTERS, dead_letter_settings, &losing));
+    }
+
+    #[test]
+    fn a_ledger_topic_that_loses_entries_is_told() {
+        let losing = [
+            ("cleanup.policy", "compact"),
+            ("retention.ms", "86400000"),
+            ("message.timestamp.type", "CreateTime"),
+            ("min.insync.replicas", "1"),
+        ];
+        insta::assert_snapshot!(judged("send-intents.ledger", ledger_settings, &losing));
+        let good = [
+            ("cleanup.policy", "delete"),
+            ("retention.ms", "691200000"),
+            ("message.timestamp.type", "LogAppendTime"),
+            ("min.insync.replicas", "2"),
+        ];
+        assert_eq!(judged("send-intents.ledger", ledger_settings, &good), "");
     }
 
     #[test]

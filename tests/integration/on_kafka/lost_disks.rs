@@ -284,6 +284,32 @@ async fn an_owner_that_wakes_after_another_has_gone_on_sends_nothing_again() {
     assert!(delivered.len() + letters.len() >= 1_000);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_ledger_topic_that_is_unfit_is_refused_at_start() {
+    let Some(kafka) = shared() else { return };
+    for (name, partitions, settings, problem) in [
+        ("unfit-log-few", 1, &[][..], "has 1 partitions"),
+        (
+            "unfit-log-compacted",
+            2,
+            &[("cleanup.policy", "compact")],
+            "is compacted",
+        ),
+    ] {
+        let place = Place::new(kafka, name, 2).await;
+        let ledger = place.ledger_topic();
+        kafka.create_topic(&ledger, partitions, settings).await;
+        let setup = place
+            .setup("http://127.0.0.1:1")
+            .set("LEDGER__REPLICATION", "topic");
+        let home = Home::new(&setup);
+        let mut worker = home.start(&setup);
+        assert_eq!(code(worker.ended(AT_MOST).await), 78);
+        let told = format!("topic {ledger} {problem}");
+        assert!(home.log().contains(&told), "{}", home.log());
+    }
+}
+
 /// A provider that loses one answer in twenty, having taken the message or not.
 fn lossy() -> FaultMix {
     mix(&[
