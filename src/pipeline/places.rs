@@ -103,6 +103,11 @@ impl Places {
         }
     }
 
+    /// Whether no place is free.
+    pub fn is_full(&self) -> bool {
+        self.queue().free == 0
+    }
+
     /// Whether ranks are heeded from now on, by those too who wait already. At first they are not.
     pub fn heed_ranks(&self, heeded: bool) {
         self.queue().heeds_ranks = heeded;

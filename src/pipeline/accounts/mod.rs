@@ -13,7 +13,7 @@ use crate::config::providers::ProviderConfig;
 use crate::config::secret::References;
 use crate::domain::account_gate::{AccountAnswer, AccountGate, Share};
 use crate::domain::attempt::{Classified, Verdict};
-use crate::domain::breaker::{BreakerState, Change, Signal, Ticket};
+use crate::domain::breaker::{BreakerState, Change, Refusal, Signal, Ticket};
 use crate::domain::classify::Answer;
 use crate::domain::dispatch::Terms;
 use crate::domain::idempotency_key::ProfileHash;
@@ -256,27 +256,44 @@ impl Account {
         if precedence.outages() > 0 {
             self.with_gate(|gate, _| gate.was_down());
         }
+        if let Some(pass) = self.walk_in(order).await {
+            return pass;
+        }
         let _head = self.head.take_ranked(order, precedence.rank()).await;
         loop {
             let changed = self.changed.notified();
             let place = self.requests.take(order).await;
-            let asked = self.with_gate(|gate, now| gate.ask(now));
-            let refusal = match asked {
-                Ok(ticket) => {
-                    return Pass {
-                        account: Arc::clone(self),
-                        ticket: Some(ticket),
-                        place: Some(place),
-                        leave: None,
-                        _turn: None,
-                    };
-                }
+            match self.ask(place) {
+                Ok(pass) => return pass,
                 // Whoever has a ticket gives it back by its answer, or by being dropped.
-                Err(refusal) => refusal,
-            };
-            drop(place);
-            asking_again(refusal, self.moment(), changed).await;
+                Err(refusal) => asking_again(refusal, self.moment(), changed).await,
+            }
         }
+    }
+
+    /// Leave without standing at the gate; `None` if somebody stands there, or the account may not be asked now.
+    async fn walk_in(self: &Arc<Self>, order: ReadOrder) -> Option<Pass> {
+        if self.head.is_full() {
+            return None;
+        }
+        let place = self.requests.take(order).await;
+        // Whoever has come to the gate meanwhile may have been read before.
+        if self.head.is_full() {
+            return None;
+        }
+        self.ask(place).ok()
+    }
+
+    /// Asks the gate for one who has a place, and loses it if he is refused.
+    fn ask(self: &Arc<Self>, place: Place) -> Result<Pass, Refusal> {
+        let ticket = self.with_gate(|gate, now| gate.ask(now))?;
+        Ok(Pass {
+            account: Arc::clone(self),
+            ticket: Some(ticket),
+            place: Some(place),
+            leave: None,
+            _turn: None,
+        })
     }
 
     /// Takes note of a verdict. Tells what was not accepted since the last telling, at most once a minute.
@@ -333,8 +350,8 @@ impl Account {
         let state = gate.state();
         if state != before {
             self.head.heed_ranks(state != BreakerState::Closed);
+            self.metrics.circuit(state);
         }
-        self.metrics.circuit(state);
         done
     }
 
@@ -448,3 +465,6 @@ fn resolved(profile: &Profile) -> Result<BTreeMap<String, String>, String> {
     }
     Ok(settings)
 }
+
+#[cfg(test)]
+mod tests;
