@@ -23,4 +23,5 @@ pub mod tenures;
 pub mod tokens;
 pub mod topics;
 pub mod upkeep;
+pub mod work_threads;
 pub mod worker;

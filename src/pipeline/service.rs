@@ -34,6 +34,7 @@ use super::tenures::Tenures;
 use super::tokens;
 use super::topics::{self, Prepared};
 use super::upkeep::Upkeep;
+use super::work_threads::WorkThreads;
 use super::worker::{self, Crew, Reading};
 
 /// Headers and framing of a dead letter, beside the record's own bytes.
@@ -110,11 +111,14 @@ fn system(what: &'static str) -> impl FnOnce(std::io::Error) -> RunError {
 pub fn run(config: &Config, start_at: StartAt) -> Result<Run, RunError> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
-        .thread_name("worker")
+        .thread_name("service")
         .build()
         .map_err(system("the runtime"))?;
-    let outcome = begin(config, start_at, &runtime).and_then(|service| service.run(&runtime));
+    let threads = WorkThreads::start().map_err(system("the runtimes of the workers"))?;
+    let service = begin(config, start_at, &runtime, &threads);
+    let outcome = service.and_then(|service| service.run(&runtime));
     // Whoever still waits on a socket does not keep the process alive.
+    threads.end(Duration::from_secs(1));
     runtime.shutdown_timeout(Duration::from_secs(1));
     outcome
 }
@@ -131,7 +135,12 @@ struct Service {
     drain: Duration,
 }
 
-fn begin(config: &Config, start_at: StartAt, runtime: &Runtime) -> Result<Service, RunError> {
+fn begin(
+    config: &Config,
+    start_at: StartAt,
+    runtime: &Runtime,
+    threads: &WorkThreads,
+) -> Result<Service, RunError> {
     let clock = Clock::default();
     let accounts = &config.providers.accounts;
     let metrics = Metrics::new(accounts.keys().map(|name| &**name), config.lanes.intents())?;
@@ -213,7 +222,7 @@ fn begin(config: &Config, start_at: StartAt, runtime: &Runtime) -> Result<Servic
     };
 
     let crew = Crew::new(worker::Parts {
-        runtime: runtime.handle().clone(),
+        spawner: threads.spawner(),
         clock: clock.clone(),
         ledger: shared,
         log,

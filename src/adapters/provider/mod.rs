@@ -11,6 +11,7 @@ mod failure;
 mod tests;
 mod tls;
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
@@ -18,6 +19,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use rustls::ClientConfig;
 use thiserror::Error;
+use tokio::runtime::{self, Handle};
 use url::Url;
 
 pub use self::credentials::Unready;
@@ -41,7 +43,10 @@ pub struct ProviderClient {
     version: HttpVersion,
     proxy: Option<Url>,
     tls: ClientConfig,
-    pool: RwLock<Pool>,
+    /// One for each runtime that sends: a connection is served where it was opened, and must not be waited for elsewhere.
+    pools: RwLock<HashMap<runtime::Id, Pool>>,
+    /// What sends where no other client can be built.
+    first: reqwest::Client,
 }
 
 /// Connections that are all younger than the age at which they are left.
@@ -107,7 +112,7 @@ impl ProviderClient {
         let tls = tls::client_config(encrypted, connecting.ca_file.as_deref(), alpn)?;
         let (timeouts, proxy) = (profile.timeouts, connecting.proxy.clone());
         let credentials = Credentials::open(profile, references, connecting)?;
-        let pool = Pool::open(&timeouts, version, proxy.as_ref(), tls.clone())
+        let first = Pool::open(&timeouts, version, proxy.as_ref(), tls.clone())
             .map_err(ClientFault::Http)?;
         Ok(Self {
             credentials,
@@ -115,7 +120,8 @@ impl ProviderClient {
             version,
             proxy,
             tls,
-            pool: RwLock::new(pool),
+            pools: RwLock::default(),
+            first: first.client,
         })
     }
 
@@ -198,29 +204,30 @@ impl ProviderClient {
         }
     }
 
-    /// The connections in use; a new lot once these are too old, so that a changed address is found.
+    /// The connections in use here; a new lot once these are too old, so that a changed address is found.
     fn client(&self) -> reqwest::Client {
-        {
-            let pool = self.pool.read().unwrap_or_else(PoisonError::into_inner);
-            if !pool.until.has_passed() {
-                return pool.client.clone();
-            }
+        let here = Handle::current().id();
+        let in_use = |pools: &HashMap<runtime::Id, Pool>| {
+            let pool = pools.get(&here)?;
+            (!pool.until.has_passed()).then(|| pool.client.clone())
+        };
+        let found = in_use(&self.pools.read().unwrap_or_else(PoisonError::into_inner));
+        if let Some(client) = found {
+            return client;
         }
-        let mut pool = self.pool.write().unwrap_or_else(PoisonError::into_inner);
-        if pool.until.has_passed() {
-            let renewed = Pool::open(
-                &self.timeouts,
-                self.version,
-                self.proxy.as_ref(),
-                self.tls.clone(),
-            );
-            match renewed {
-                Ok(renewed) => *pool = renewed,
-                // It has been built before from the same parts; old connections are better than none.
-                Err(_) => pool.until = BootMoment::after(self.timeouts.pool_age),
-            }
+        let mut pools = self.pools.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(client) = in_use(&pools) {
+            return client;
         }
-        pool.client.clone()
+        let (version, proxy, tls) = (self.version, self.proxy.as_ref(), self.tls.clone());
+        // One has been built before from the same parts; its connections are better than none.
+        let opened = Pool::open(&self.timeouts, version, proxy, tls).unwrap_or_else(|_| Pool {
+            client: self.first.clone(),
+            until: BootMoment::after(self.timeouts.pool_age),
+        });
+        let client = opened.client.clone();
+        pools.insert(here, opened);
+        client
     }
 }
 

@@ -153,10 +153,6 @@ impl Crew {
             let explained = &account.explained;
             explained.read(&account.name, &*ledger, now, keeps).is_ok()
         };
-        self.parts
-            .runtime
-            .spawn_blocking(read)
-            .await
-            .unwrap_or(false)
+        tokio::task::spawn_blocking(read).await.unwrap_or(false)
     }
 }

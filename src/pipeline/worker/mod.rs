@@ -17,7 +17,6 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::FutureExt as _;
-use tokio::runtime::Handle;
 use tokio::sync::watch;
 use uuid::Uuid;
 
@@ -38,6 +37,7 @@ use super::occupancy::Stay;
 use super::order::{Queues, Turn};
 use super::places::ReadOrder;
 use super::tenure::{AtWork, Tenure};
+use super::work_threads::Spawner;
 pub use reading::Reading;
 use setting_aside::About;
 
@@ -56,7 +56,7 @@ pub struct Crew {
 /// What the workers work with.
 pub struct Parts {
     /// Where tasks are spawned.
-    pub runtime: Handle,
+    pub spawner: Spawner,
     /// Time and dice.
     pub clock: Clock,
     /// What has been attempted.
@@ -149,7 +149,7 @@ impl Crew {
         };
         let crew = Arc::clone(self);
         self.parts
-            .runtime
+            .spawner
             .spawn(async move { crew.work(job).await });
     }
 

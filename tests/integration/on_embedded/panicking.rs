@@ -24,6 +24,7 @@ use sendonce::pipeline::accounts::Accounts;
 use sendonce::pipeline::depth::Depth;
 use sendonce::pipeline::occupancy::Occupancy;
 use sendonce::pipeline::tenure::Tenure;
+use sendonce::pipeline::work_threads::Spawner;
 use sendonce::pipeline::worker::{Crew, Parts, Reading};
 use sendonce::telemetry::metrics::Metrics;
 use sendonce::telemetry::status::{NotReady, Status};
@@ -119,7 +120,7 @@ fn crew_with(
     let dead_letters = DeadLetters::new(&producer, TokenSource::none(), vec![destination], family);
     let depth = tokio::task::block_in_place(|| Depth::of(&*ledger, Arc::clone(metrics)));
     Crew::new(Parts {
-        runtime: Handle::current(),
+        spawner: Spawner::on(vec![Handle::current()]),
         clock: Clock::default(),
         ledger,
         log: None,

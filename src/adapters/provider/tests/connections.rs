@@ -148,3 +148,17 @@ async fn p14_no_request_is_handed_over_twice_while_connections_close_under_it() 
     assert_eq!(answered + lost + not_sent, CALLERS * EACH);
     assert!(answered > 0);
 }
+
+#[test]
+fn each_runtime_has_connections_of_its_own_and_is_not_hurt_when_another_ends() {
+    let [serving, one, other] = [(); 3].map(|()| tokio::runtime::Runtime::new().unwrap());
+    let server = serving.block_on(Server::answering(accepted()));
+    let client = server.client();
+    one.block_on(ask_twice(&server, &client));
+    assert_eq!(server.seen().connections, 1);
+    other.block_on(ask_twice(&server, &client));
+    assert_eq!(server.seen().connections, 2);
+    drop(one);
+    other.block_on(ask_twice(&server, &client));
+    assert_eq!(server.seen().connections, 2);
+}
