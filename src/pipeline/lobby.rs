@@ -20,6 +20,8 @@ use super::occupancy::{Occupancy, Stay};
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Places of the records that are kept here of a lane while others are read on.
 const KEPT_MAX: usize = 256;
+/// In so many parts at least, a lane's share of the house is filled again.
+const REFILLS: usize = 128;
 /// Bytes of records that one place has room for.
 const PLACE_BYTES: usize = 16 * 1024;
 
@@ -47,9 +49,12 @@ struct Waiting {
 impl Lobby {
     /// Nobody waits. `open_max` places are shared out by these weights.
     pub fn new(open_max: usize, weights: &[Weight]) -> Self {
+        let house = House::new(open_max, weights);
+        let shares = (0..weights.len()).map(|lane| house.share(Lane(lane)));
+        let told_from = shares.min().unwrap_or_default() / REFILLS;
         Self {
-            house: House::new(open_max, weights),
-            occupancy: Occupancy::of(weights.len()),
+            house,
+            occupancy: Occupancy::of(weights.len(), told_from),
             queues: weights.iter().map(|_| Queue::default()).collect(),
         }
     }

@@ -12,6 +12,10 @@ use crate::domain::lanes::Lane;
 #[derive(Debug)]
 pub struct Occupancy {
     lanes: Box<[Taken]>,
+    /// Places that must have been given back before it is told.
+    told_from: usize,
+    /// Places given back since it was told last.
+    given_back: AtomicUsize,
     left: Notify,
 }
 
@@ -30,10 +34,13 @@ pub struct Stay {
 }
 
 impl Occupancy {
-    /// Nothing is taken in any of so many lanes.
-    pub fn of(lanes: usize) -> Arc<Self> {
+    /// Nothing is taken in any of so many lanes. Whoever waits is told whenever `told_from` places have been given back: to
+    /// wake a thread for each of them costs more than what it then reads.
+    pub fn of(lanes: usize, told_from: usize) -> Arc<Self> {
         Arc::new(Self {
             lanes: (0..lanes).map(|_| Taken::default()).collect(),
+            told_from: told_from.max(1),
+            given_back: AtomicUsize::new(0),
             left: Notify::new(),
         })
     }
@@ -69,9 +76,10 @@ impl Occupancy {
         taken.is_some_and(|taken| taken.is_full.load(Ordering::Relaxed))
     }
 
-    /// Resolves once places have been given back since it resolved last.
+    /// Resolves once enough places have been given back since it resolved last. Fewer may have been given back, unsaid.
     pub async fn left(&self) {
         self.left.notified().await;
+        self.given_back.store(0, Ordering::Relaxed);
     }
 }
 
@@ -86,7 +94,30 @@ impl Drop for Stay {
     fn drop(&mut self) {
         if let Some(taken) = self.occupancy.lanes.get(self.lane.0) {
             taken.places.fetch_sub(self.places, Ordering::Relaxed);
-            self.occupancy.left.notify_one();
+            let (given_back, enough) = (&self.occupancy.given_back, self.occupancy.told_from);
+            let before = given_back.fetch_add(self.places, Ordering::Relaxed);
+            if before < enough && before.saturating_add(self.places) >= enough {
+                self.occupancy.left.notify_one();
+            }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn who_waits_is_told_once_enough_has_been_given_back() {
+        let occupancy = Occupancy::of(1, 3);
+        let stays: Vec<Stay> = (0..7).map(|_| occupancy.take(Lane::default(), 1)).collect();
+        let mut told = Vec::new();
+        for stay in stays {
+            drop(stay);
+            let left = tokio::time::timeout(std::time::Duration::ZERO, occupancy.left());
+            told.push(left.await.is_ok());
+        }
+        assert_eq!(told, [false, false, true, false, false, true, false]);
+        assert_eq!(occupancy.taken(Lane::default()), 0);
     }
 }

@@ -168,7 +168,7 @@ fn handed_over(crew: &Arc<Crew>) -> Arc<Tenure> {
     };
     tenure.own(record.timestamp);
     tenure.open(Offset(0), record.timestamp).expect("the first");
-    let stay = Occupancy::of(1).take(Lane::default(), 1);
+    let stay = Occupancy::of(1, 1).take(Lane::default(), 1);
     crew.take(record, Arc::clone(&tenure), stay);
     tenure
 }
