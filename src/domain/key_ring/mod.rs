@@ -178,11 +178,13 @@ impl KeyRing {
         if intent.idempotency_key.is_some() {
             return keys;
         }
+        let in_force = self.in_force(recorded_at);
         let memory_begins = now.min(recorded_at).minus(retention);
         let ends = self.newer.iter().map(|next| Some(next.from)).chain([None]);
         let remembered = self
             .dated()
             .zip(ends)
+            .filter(|(dated, _)| dated.secret != *in_force)
             .filter(|(_, end)| end.is_none_or(|end| end > memory_begins))
             .map(|(dated, _)| derive(&dated.secret, &self.namespace, intent));
         for key in remembered {

@@ -1,11 +1,15 @@
 //! Decides what the ledger remembers of one key, and how entries from any order and any writer fold into one story.
 //! It does not know where entries are kept, nor what follows from a story: that is `dispatch`.
 
+mod attempts;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
+
+pub use attempts::Attempts;
 
 use super::attempt::{Flags, Verdict};
 use super::dead_letter::Reason;
@@ -133,7 +137,7 @@ pub struct Story {
     /// How its requests are made, once an attempt has started.
     pub rendering: Option<Rendering>,
     /// Every attempt that anyone made.
-    pub attempts: BTreeMap<AttemptId, AttemptFacts>,
+    pub attempts: Attempts,
     /// Dead letters by round.
     pub dead: BTreeMap<u32, DeadFacts>,
     /// The latest moment written in any of its entries.
@@ -221,7 +225,7 @@ impl Story {
         let mut story = Self {
             subject: entry.subject.clone(),
             rendering: None,
-            attempts: BTreeMap::new(),
+            attempts: Attempts::default(),
             dead: BTreeMap::new(),
             updated_at: entry.at,
         };
@@ -297,7 +301,7 @@ impl Story {
             attempt,
             writer: entry.writer,
         };
-        self.attempts.entry(id).or_default()
+        self.attempts.of(id)
     }
 
     /// Where it stands now. An acceptance beats a dead letter, whichever came first.
@@ -325,7 +329,7 @@ impl Story {
 
     /// The round it is in: the latest that any entry names.
     pub fn round(&self) -> u32 {
-        let attempts = self.attempts.last_key_value().map_or(0, |(id, _)| id.round);
+        let attempts = self.attempts.keys().next_back().map_or(0, |id| id.round);
         let dead = self.dead.last_key_value().map_or(0, |(round, _)| *round);
         attempts.max(dead)
     }

@@ -24,7 +24,7 @@ pub fn owed(story: &Story, owing: Owing, writer: Writer) -> Vec<Entry> {
         fact,
     };
     let mut entries = Vec::new();
-    for (id, facts) in &story.attempts {
+    for (id, facts) in story.attempts.iter() {
         let is_told = facts.answered.is_some() || owing == Owing::Everything;
         if let (Some(started), Some(rendering), true) = (facts.started, &story.rendering, is_told) {
             let fact = Fact::Started {

@@ -8,18 +8,20 @@ use std::sync::{Arc, LazyLock};
 
 use minijinja::value::{Object, ObjectRepr, ValueKind};
 use minijinja::{Environment, ErrorKind, Expression, UndefinedBehavior};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
+use super::key::short;
+use crate::domain::idempotency_key::IdempotencyKey;
 use crate::domain::intent::Intent;
 
 /// The names that an expression may read.
 #[derive(Clone, Copy)]
 pub(in crate::domain) struct Names<'a> {
     pub(in crate::domain) intent: &'a Intent,
+    /// The key as an expression sees it.
     pub(in crate::domain) key: &'a str,
-    /// The reference of an intent that has none of its own.
-    pub(in crate::domain) reference: &'a str,
-    pub(in crate::domain) key_short: &'a str,
+    /// The key itself: the reference of an intent that has none of its own, and what is shortened.
+    pub(in crate::domain) own_key: &'a IdempotencyKey,
     pub(in crate::domain) settings: &'a BTreeMap<String, String>,
 }
 
@@ -31,6 +33,8 @@ pub(in crate::domain) enum Found<'a> {
     Text(Cow<'a, str>),
     /// A value of the intent's content, with its numbers as they were written.
     Json(Cow<'a, Value>),
+    /// The whole content.
+    Content(&'a Map<String, Value>),
 }
 
 /// Why an expression has no value. Tells nothing of the intent.
@@ -219,9 +223,12 @@ fn look_up<'a>(root: Root, rest: &[Box<str>], names: &Names<'a>) -> Result<Found
         Root::Id => text(&intent.event_id.0),
         Root::To => text(intent.recipient.expose()),
         Root::From => optional(intent.from.as_deref()),
-        Root::Reference => text(intent.reference.as_deref().unwrap_or(names.reference)),
+        Root::Reference => {
+            let own_key = names.own_key.as_str();
+            text(intent.reference.as_deref().unwrap_or(own_key))
+        }
         Root::Key => text(names.key),
-        Root::KeyShort => text(names.key_short),
+        Root::KeyShort => Ok(Found::Text(Cow::Owned(short(names.own_key)))),
         Root::Settings => {
             let name = rest.first().ok_or(NoValue::Undefined)?;
             let value = names.settings.get(&**name).ok_or(NoValue::Undefined)?;
@@ -232,7 +239,7 @@ fn look_up<'a>(root: Root, rest: &[Box<str>], names: &Names<'a>) -> Result<Found
             (Some(template), Some("name")) => text(&template.name),
             (Some(template), Some(_)) => optional(template.version.as_deref()),
             (Some(template), None) => {
-                let mut whole = serde_json::Map::new();
+                let mut whole = Map::new();
                 whole.insert("name".into(), Value::from(&*template.name));
                 if let Some(version) = template.version.as_deref() {
                     whole.insert("version".into(), Value::from(version));
@@ -242,9 +249,7 @@ fn look_up<'a>(root: Root, rest: &[Box<str>], names: &Names<'a>) -> Result<Found
         },
         Root::Content => {
             let Some((first, deeper)) = rest.split_first() else {
-                return Ok(Found::Json(Cow::Owned(Value::Object(
-                    intent.content.clone(),
-                ))));
+                return Ok(Found::Content(&intent.content));
             };
             let mut value = intent.content.get(&**first).ok_or(NoValue::Undefined)?;
             for name in deeper {
@@ -298,6 +303,7 @@ fn given(root: Root, names: &Names<'_>) -> minijinja::Value {
         | Root::KeyShort => match look_up(root, &[], names) {
             Ok(Found::Text(text)) => minijinja::Value::from(text.into_owned()),
             Ok(Found::Json(value)) => lent(&value),
+            Ok(Found::Content(members)) => lent_members(members),
             Ok(Found::Absent) | Err(_) => minijinja::Value::from(()),
         },
     }
@@ -330,14 +336,16 @@ fn lent(value: &Value) -> minijinja::Value {
         }
         Value::String(text) => minijinja::Value::from(text.as_str()),
         Value::Array(items) => items.iter().map(lent).collect(),
-        Value::Object(members) => {
-            let members: BTreeMap<String, minijinja::Value> = members
-                .iter()
-                .map(|(name, member)| (name.clone(), lent(member)))
-                .collect();
-            minijinja::Value::from(members)
-        }
+        Value::Object(members) => lent_members(members),
     }
+}
+
+fn lent_members(members: &Map<String, Value>) -> minijinja::Value {
+    let members: BTreeMap<String, minijinja::Value> = members
+        .iter()
+        .map(|(name, member)| (name.clone(), lent(member)))
+        .collect();
+    minijinja::Value::from(members)
 }
 
 fn taken(value: &minijinja::Value) -> Result<Value, NoValue> {
@@ -363,7 +371,7 @@ fn taken(value: &minijinja::Value) -> Result<Value, NoValue> {
             .map(|item| taken(&item))
             .collect(),
         ValueKind::Map => {
-            let mut members = serde_json::Map::new();
+            let mut members = Map::new();
             for name in value.try_iter().map_err(|_| NoValue::Failed)? {
                 let member = value.get_item(&name).map_err(|_| NoValue::Failed)?;
                 let name = name.as_str().ok_or(NoValue::NotJson)?;

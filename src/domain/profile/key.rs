@@ -188,7 +188,7 @@ impl KeyRule {
 }
 
 /// A key in 22 characters of base64url: the 16 bytes of a UUID, or of a hash of upstream's own.
-pub fn short(key: &IdempotencyKey) -> String {
+pub(super) fn short(key: &IdempotencyKey) -> String {
     key.short_form()
         .unwrap_or_else(|| URL_SAFE_NO_PAD.encode(digest_16(key.as_str())))
 }

@@ -38,7 +38,7 @@ pub use self::credentials::{
 };
 pub use self::key::{
     Companion, FirstAttemptForm, KeyForm, KeyRule, Place, ReplayMark, Scope, Stores, Window,
-    WindowStart, short,
+    WindowStart,
 };
 pub use self::lookup::{Items, Lookup, LookupProof, LookupRule, MomentForm, Told};
 pub use self::pointer::{Pointer, text_of};

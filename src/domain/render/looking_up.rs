@@ -6,7 +6,7 @@ use http::Method;
 use super::{Names, RenderFault, RenderProblem, RenderedRequest, Renderer, fault, fingerprint};
 use crate::domain::idempotency_key::IdempotencyKey;
 use crate::domain::intent::Intent;
-use crate::domain::profile::{Pointer, Profile, short};
+use crate::domain::profile::{Pointer, Profile};
 
 /// A look-up, complete but for its credentials.
 #[derive(Debug)]
@@ -30,15 +30,13 @@ pub fn render_lookup<'p>(
     let Some(lookup) = profile.lookup.as_ref().filter(|_| profile.is_bound()) else {
         return Err(fault("lookup", RenderProblem::Unbound));
     };
-    let key_short = short(key);
     let wire_key = profile.key.as_ref().map(|rule| rule.wire(key));
     let renderer = Renderer {
         names: Names {
             intent,
             // What the provider was given: a key that does not fit went out as a hash of it.
             key: wire_key.as_deref().unwrap_or(key.as_str()),
-            reference: key.as_str(),
-            key_short: &key_short,
+            own_key: key,
             settings: &profile.settings,
         },
         wire_key: "",

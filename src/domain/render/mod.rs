@@ -19,7 +19,7 @@ use super::intent::Intent;
 use super::length_prefixed;
 use super::profile::{
     BodyShape, Companion, FirstAttemptForm, FormField, FormValue, Found, Hole, Names, NoValue,
-    Node, Part, Place, Profile, Text, UrlShape, short, text_of,
+    Node, Part, Place, Profile, Text, UrlShape, text_of,
 };
 use super::segments::segments;
 use super::time::Timestamp;
@@ -141,14 +141,12 @@ pub fn render(
     if !profile.is_bound() {
         return Err(fault("settings", RenderProblem::Unbound));
     }
-    let key_short = short(key);
     let wire_key = profile.key.as_ref().map(|rule| rule.wire(key));
     let renderer = Renderer {
         names: Names {
             intent,
             key: key.as_str(),
-            reference: key.as_str(),
-            key_short: &key_short,
+            own_key: key,
             settings: &profile.settings,
         },
         wire_key: wire_key.as_deref().unwrap_or_default(),
@@ -237,8 +235,8 @@ impl<'a> Renderer<'a> {
         fixed: &HeaderMap,
         filled: &[(HeaderName, Text)],
     ) -> Result<HeaderMap, RenderFault> {
-        // Room for the key, the credentials and what the connection adds: growing costs more than the room.
-        let mut headers = HeaderMap::with_capacity(fixed.len() + filled.len() + 8);
+        // Room for the key and the credentials: growing costs more than the room, and so does more than that.
+        let mut headers = HeaderMap::with_capacity(fixed.len() + filled.len() + 2);
         headers.extend(
             fixed
                 .iter()
@@ -309,6 +307,7 @@ impl<'a> Renderer<'a> {
                     Found::Absent => return Ok(false),
                     Found::Text(value) => write_json(&*value, &text.path, out)?,
                     Found::Json(value) => write_json(&*value, &text.path, out)?,
+                    Found::Content(members) => write_json(members, &text.path, out)?,
                 },
                 None => write_json(&self.joined(text)?, &text.path, out)?,
             },
@@ -370,7 +369,7 @@ impl<'a> Renderer<'a> {
                         out.append_pair(&field.name, item);
                     }
                 }
-                value @ (Found::Text(_) | Found::Json(_)) => {
+                value @ (Found::Text(_) | Found::Json(_) | Found::Content(_)) => {
                     out.append_pair(&field.name, as_text(&value, &text.path)?);
                 }
             }
@@ -384,7 +383,7 @@ impl<'a> Renderer<'a> {
             None => self.joined(text).map(Some),
             Some(hole) => match self.fill(hole, &text.path)? {
                 Found::Absent => Ok(None),
-                value @ (Found::Text(_) | Found::Json(_)) => {
+                value @ (Found::Text(_) | Found::Json(_) | Found::Content(_)) => {
                     as_text(&value, &text.path).map(|value| Some(value.to_owned()))
                 }
             },
@@ -423,6 +422,7 @@ fn as_text<'f>(found: &'f Found<'_>, path: &str) -> Result<&'f str, RenderFault>
         Found::Absent => Err(fault(path, RenderProblem::Absent)),
         Found::Text(text) => Ok(text),
         Found::Json(value) => text_of(value).ok_or_else(|| fault(path, RenderProblem::NotText)),
+        Found::Content(_) => Err(fault(path, RenderProblem::NotText)),
     }
 }
 

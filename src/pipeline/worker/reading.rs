@@ -218,7 +218,11 @@ impl Crew {
     /// All candidates are taken, in one order that holds for everyone: two copies of an event whose timestamps lie on
     /// both sides of a rotation of secrets must not pass each other.
     async fn find(&self, job: &Job, candidates: Vec<IdempotencyKey>) -> Result<Found, Stopped> {
-        let mut keys: Vec<LedgerKey> = candidates.iter().map(IdempotencyKey::ledger_key).collect();
+        let candidates: Vec<_> = candidates
+            .into_iter()
+            .map(|key| (key.ledger_key(), key))
+            .collect();
+        let mut keys: Vec<LedgerKey> = candidates.iter().map(|(at, _)| *at).collect();
         keys.sort_unstable();
         keys.dedup();
         let mut flights = Vec::with_capacity(keys.len());
@@ -229,8 +233,8 @@ impl Crew {
             flights.push(flight);
         }
         let mut in_force = None;
-        for key in candidates {
-            let known = self.recall(job, key.ledger_key()).await?;
+        for (at, key) in candidates {
+            let known = self.recall(job, at).await?;
             if known.is_some() {
                 return Ok(Found {
                     key,

@@ -241,12 +241,13 @@ impl Fields {
     }
 
     fn recipient(&mut self, kind: &RecipientKind) -> Result<Recipient, Fault> {
-        let place = self.at("to");
         let text = self
             .string("to", |_| true, "")?
-            .ok_or_else(|| Fault::new(Detail::MissingField, place.as_str()))?;
-        kind.canonical(&text)
-            .map_err(|fault| Fault::new(Detail::BadRecipient, format!("{place}: {fault}")))
+            .ok_or_else(|| Fault::new(Detail::MissingField, self.at("to")))?;
+        kind.canonical(&text).map_err(|fault| {
+            let place = self.at("to");
+            Fault::new(Detail::BadRecipient, format!("{place}: {fault}"))
+        })
     }
 
     fn text(&mut self, name: &str, chars_max: usize) -> Result<Option<String>, Fault> {
@@ -269,10 +270,10 @@ impl Fields {
     }
 
     fn template(&mut self) -> Result<Option<Template>, Fault> {
-        let place = self.at("template");
         let Some(value) = self.take("template") else {
             return Ok(None);
         };
+        let place = self.at("template");
         let Value::Object(left) = value else {
             return Err(bad(&place, "no object"));
         };
@@ -306,21 +307,20 @@ impl Fields {
     }
 
     fn expires_at(&mut self) -> Result<Option<Timestamp>, Fault> {
-        let place = self.at("expires_at");
         let text = self.string("expires_at", |_| true, "")?;
         text.map(|text| {
-            Timestamp::parse_rfc3339(&text)
-                .ok_or_else(|| bad(&place, "no date and time with an offset (RFC 3339)"))
+            let why = "no date and time with an offset (RFC 3339)";
+            Timestamp::parse_rfc3339(&text).ok_or_else(|| bad(&self.at("expires_at"), why))
         })
         .transpose()
     }
 
     fn idempotency_key(&mut self) -> Result<Option<IdempotencyKey>, Fault> {
-        let place = self.at("idempotency_key");
         let text = self.string("idempotency_key", |_| true, "")?;
         text.map(|text| {
+            let why = "not 1 to 255 visible ASCII characters";
             IdempotencyKey::from_upstream(&text)
-                .ok_or_else(|| bad(&place, "not 1 to 255 visible ASCII characters"))
+                .ok_or_else(|| bad(&self.at("idempotency_key"), why))
         })
         .transpose()
     }
