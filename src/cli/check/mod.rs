@@ -96,6 +96,11 @@ fn look_at_providers(config: &Config, findings: &mut Findings) -> anyhow::Result
         if let Some(needs) = credentials::needs(&account.profile) {
             findings.fine(&about, needs);
         }
+        if account.profile.request.shows_credentials() {
+            let doubt =
+                "says who sends in the clear, over http: whoever listens can send in our name";
+            findings.warning(&about, doubt);
+        }
         let lookup = account.profile.lookup.as_ref();
         let key = account.profile.key.as_ref();
         let uuid_version = key.and_then(|key| key.uuid_version);

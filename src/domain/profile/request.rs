@@ -7,7 +7,7 @@ use std::time::Duration;
 use http::header::{CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, HOST, TRANSFER_ENCODING};
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use toml::{Table, Value};
-use url::Url;
+use url::{Host, Url};
 
 use super::credentials::{Auth, MacText, TokenUrl, read_auth};
 use super::key::{Companion, KeyRule, Place};
@@ -106,6 +106,21 @@ impl RequestShape {
     /// Whether requests go over TLS.
     pub fn is_encrypted(&self) -> bool {
         self.url.origin.starts_with("https://")
+    }
+
+    /// Whether what says who sends leaves this machine in the clear, with the request or for a token.
+    pub fn shows_credentials(&self) -> bool {
+        let clear = |url: &Url| {
+            let here = match url.host() {
+                Some(Host::Domain(name)) => name == "localhost",
+                Some(Host::Ipv4(address)) => address.is_loopback(),
+                Some(Host::Ipv6(address)) => address.is_loopback(),
+                None => false,
+            };
+            url.scheme() == "http" && !here
+        };
+        let request = Url::parse(&self.url.origin).ok();
+        self.auth != Auth::None && request.iter().chain(&self.token_url()).any(clear)
     }
 
     /// The address of the token endpoint that `auth` names, where the request goes now.

@@ -1,6 +1,8 @@
 //! Waits for leave to start an attempt: the recipient's, the template's, the account's, and a token to send with. Whoever waits
 //! for one holds none of those that come later, so that nobody is kept from what he could have.
 
+use std::time::Duration;
+
 use crate::adapters::provider::Unready;
 use crate::domain::classify::{Answer, Circumstances, NotSentCause, classify};
 use crate::domain::intent::Intent;
@@ -43,7 +45,9 @@ impl Crew {
                 if let Err(unready) = self.made_ready(job, case).await? {
                     self.not_ready(case, pass, &unready);
                     drop((leave, turn));
-                    self.pause(&job.tenure, unready.wait).await?;
+                    // In slices: the timer stands still while the machine sleeps.
+                    let wait = unready.wait.min(Duration::from_secs(30));
+                    self.pause(&job.tenure, wait).await?;
                     return Ok(None);
                 }
                 // It may have waited for the account when its template was paused, or its recipient was to be left alone.

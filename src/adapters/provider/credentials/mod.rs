@@ -40,8 +40,8 @@ pub(super) enum Credentials {
     Header(HeaderName, HeaderValue),
     /// The same parameters of the query always.
     Query(Vec<(Box<str>, Secret)>),
-    /// A MAC.
-    Mac(Box<HmacAuth>, Vec<u8>),
+    /// A MAC, with a secret that is written as its form says.
+    Mac(Box<HmacAuth>, Secret),
     /// A signature of AWS.
     Aws(Box<AwsSigner>),
     /// A bearer token.
@@ -113,7 +113,7 @@ impl Credentials {
     pub(super) async fn make_ready(&self, now: Timestamp) -> Result<(), Unready> {
         match self {
             Self::None | Self::Header(..) | Self::Query(_) | Self::Mac(..) | Self::Aws(_) => Ok(()),
-            Self::Token(source) => source.token(now).await.map(drop),
+            Self::Token(source) => source.make_ready(now).await,
         }
     }
 
@@ -136,7 +136,9 @@ impl Credentials {
                 }
             }
             Self::Mac(auth, secret) => {
-                let signed = mac::signed(auth, secret, &as_sent(outgoing, body), now);
+                let secret = mac::secret_bytes(auth.secret_form, secret.expose());
+                let secret = secret.ok_or(NotSentCause::Unsendable)?;
+                let signed = mac::signed(auth, &secret, &as_sent(outgoing, body), now);
                 for (name, value) in signed.ok_or(NotSentCause::Unsendable)? {
                     put(outgoing, name, value);
                 }
@@ -262,12 +264,11 @@ impl Opening<'_> {
     fn mac(&self, auth: &HmacAuth) -> Result<Credentials, ClientFault> {
         let secret = self.secret("secret", &auth.secret)?;
         let bytes = mac::secret_bytes(auth.secret_form, secret.expose());
-        let bytes = bytes.filter(|bytes| !bytes.is_empty());
-        let fault = ClientFault::NotSuch("secret", "is not written as secret_form says");
-        Ok(Credentials::Mac(
-            Box::new(auth.clone()),
-            bytes.ok_or(fault)?,
-        ))
+        if bytes.is_none_or(|bytes| bytes.is_empty()) {
+            let why = "is not written as secret_form says";
+            return Err(ClientFault::NotSuch("secret", why));
+        }
+        Ok(Credentials::Mac(Box::new(auth.clone()), secret))
     }
 
     fn aws(&self, auth: &AwsAuth) -> Result<Credentials, ClientFault> {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use http::header::{ACCEPT, AUTHORIZATION, HeaderValue};
+use http::header::{ACCEPT, AUTHORIZATION, HeaderValue, RETRY_AFTER};
 use url::Url;
 
 use super::keys::SigningKey;
@@ -13,6 +13,7 @@ use crate::adapters::clock::{BootMoment, Clock};
 use crate::adapters::provider::received;
 use crate::config::secret::Secret;
 use crate::domain::profile::ClientSecretIn;
+use crate::domain::retry_after::{self, Form, WAIT_MAX_DEFAULT};
 use crate::domain::signing::jwt::Claims;
 use crate::domain::time::Timestamp;
 use crate::domain::token::{
@@ -23,7 +24,7 @@ use crate::domain::token::{
 /// A token endpoint answers within this, or is given up.
 const FETCH_MAX: Duration = Duration::from_secs(10);
 
-/// After a fetch that failed the endpoint is left alone for so long, whoever wants a token.
+/// After a fetch that failed the endpoint is left alone for so long, or for longer if it asks for that, whoever wants a token.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// A fetched token that has never worked is thrown away no sooner than this, even if it is refused.
@@ -102,6 +103,18 @@ struct State {
     failed: Option<(NoToken, BootMoment)>,
 }
 
+/// Why a fetch failed, and how long the endpoint is left alone then.
+struct Failure {
+    why: NoToken,
+    wait: Duration,
+}
+
+impl From<NoToken> for Failure {
+    fn from(why: NoToken) -> Self {
+        Self { why, wait: PAUSE }
+    }
+}
+
 /// There is no token now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unready {
@@ -120,6 +133,14 @@ impl TokenSource {
             prefix,
             state: Mutex::default(),
             making: tokio::sync::Mutex::default(),
+        }
+    }
+
+    /// Sees to it that a request need not wait for its token. What is signed here is there at once.
+    pub(super) async fn make_ready(&self, now: Timestamp) -> Result<(), Unready> {
+        match self.maker {
+            Maker::Signed { .. } => Ok(()),
+            Maker::Fetched { .. } => self.token(now).await.map(drop),
         }
     }
 
@@ -219,7 +240,9 @@ impl TokenSource {
             Maker::Signed { key, claims, reuse } => {
                 let life = reuse.map_or(Duration::ZERO, |(at_most, _)| at_most);
                 let token = key.sign(&claims.at(now, None));
-                token.map(|token| (token, life)).ok_or(NoToken::Unavailable)
+                token
+                    .map(|token| (token, life))
+                    .ok_or(NoToken::Unavailable.into())
             }
             Maker::Fetched { http, url, grant } => fetch(http, url, grant, now).await,
         };
@@ -234,11 +257,13 @@ impl TokenSource {
                 worked: AtomicBool::new(false),
             })
         });
-        token.map(Arc::new).map_err(|why| Unready {
-            why,
-            wait: PAUSE,
-            found_out: true,
-        })
+        token
+            .map(Arc::new)
+            .map_err(|Failure { why, wait }| Unready {
+                why,
+                wait,
+                found_out: true,
+            })
     }
 
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
@@ -266,7 +291,7 @@ async fn fetch(
     url: &Url,
     grant: &Grant,
     now: Timestamp,
-) -> Result<(String, Duration), NoToken> {
+) -> Result<(String, Duration), Failure> {
     let deadline = BootMoment::after(FETCH_MAX);
     let signed = |key: &SigningKey, claims: &OwnedClaims, id: Option<&str>| {
         key.sign(&claims.at(now, id)).ok_or(NoToken::Unavailable)
@@ -306,7 +331,7 @@ async fn fetch(
     let answered = tokio::time::timeout(deadline.remaining(), request.send()).await;
     // The error holds the address, and is not shown.
     let Ok(Ok(response)) = answered else {
-        return Err(NoToken::Unavailable);
+        return Err(NoToken::Unavailable.into());
     };
     let response = received(response, deadline).await;
     match judge(response.status, &response.body) {
@@ -314,9 +339,19 @@ async fn fetch(
         Ok(_) | Err(NoToken::Refused)
             if !response.body_complete && (200..300).contains(&response.status) =>
         {
-            Err(NoToken::Unavailable)
+            Err(NoToken::Unavailable.into())
         }
-        judged => judged.map(|granted| (granted.access_token, granted.life)),
+        Ok(granted) => Ok((granted.access_token, granted.life)),
+        Err(NoToken::Refused) => Err(NoToken::Refused.into()),
+        Err(NoToken::Unavailable) => {
+            let asked = response.headers.get_all(RETRY_AFTER).iter();
+            let asked = asked.map(HeaderValue::as_bytes);
+            let asked = retry_after::read(Form::RetryAfter, asked, now, WAIT_MAX_DEFAULT);
+            Err(Failure {
+                why: NoToken::Unavailable,
+                wait: asked.map_or(PAUSE, |asked| asked.at_least.max(PAUSE)),
+            })
+        }
     }
 }
 
@@ -418,6 +453,19 @@ mod tests {
             (unready.why, unready.found_out),
             (NoToken::Unavailable, true)
         );
+    }
+
+    #[tokio::test]
+    async fn an_endpoint_that_asks_for_a_wait_gets_it() {
+        for (wait, seconds) in [("30", 30), ("0", 1), ("soon", 1)] {
+            let headers = format!("retry-after: {wait}\r\n");
+            let busy = Server::answering(answer("429 Too Many Requests", &headers, "")).await;
+            let source = fetching(&busy, 95);
+            let unready = source.token(Timestamp::EPOCH).await.err().unwrap();
+            assert_eq!(unready.wait, Duration::from_secs(seconds), "{wait}");
+            let unready = source.token(Timestamp::EPOCH).await.err().unwrap();
+            assert!(!unready.found_out && unready.wait > Duration::from_secs(seconds) / 2);
+        }
     }
 
     #[tokio::test]

@@ -195,3 +195,35 @@ fn a_token_endpoint_follows_the_request_to_another_origin_if_it_is_a_path() {
     assert_eq!(moved(&fixed), (fixed.clone(), fixed));
     assert!(parsed("").unwrap().request.token_url().is_none());
 }
+
+#[test]
+fn credentials_that_leave_the_machine_in_the_clear_are_known() {
+    let bearer = "kind = \"bearer\"\nsecret = \"env:TOKEN\"";
+    let fetched = |token_url: &str| {
+        format!(
+            "kind = \"client_credentials\"\ntoken_url = \"{token_url}\"\nclient_id = \"env:ID\"\nclient_secret = \"env:SECRET\""
+        )
+    };
+    for (auth, base_url, shown) in [
+        (bearer.to_owned(), "https://b.example", false),
+        (bearer.to_owned(), "http://b.example", true),
+        (bearer.to_owned(), "http://127.0.0.1:8090", false),
+        (bearer.to_owned(), "http://[::1]:8090", false),
+        (bearer.to_owned(), "http://localhost:8090", false),
+        ("kind = \"none\"".to_owned(), "http://b.example", false),
+        (fetched("/token"), "https://b.example", false),
+        (fetched("http://c.example/token"), "https://b.example", true),
+    ] {
+        let binding = Binding {
+            base_url: Some(base_url.parse().unwrap()),
+            ..Binding::default()
+        };
+        let profile = Profile::parse(&text(&auth, "")).unwrap();
+        let profile = profile.bind(binding).unwrap();
+        assert_eq!(
+            profile.request.shows_credentials(),
+            shown,
+            "{auth} {base_url}"
+        );
+    }
+}
