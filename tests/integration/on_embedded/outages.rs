@@ -158,7 +158,8 @@ async fn a_provider_that_fails_nine_times_in_ten_is_down_and_its_neighbour_is_no
         .await;
     assert!(dead_letters(&kafka).is_empty());
     let (paid, spared) = paid_and_spared(ledger.stories());
-    assert!(paid.len() < 10, "below the threshold: {}", paid.len());
+    // 65 % of 50 answers open it, however few others there were.
+    assert!(paid.len() < 33, "below the threshold: {}", paid.len());
     assert!(spared.len() >= 10, "{}", spared.len());
 }
 
