@@ -194,7 +194,7 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
-    use crate::adapters::ledger::{LedgerSize, Persisting, Recorded};
+    use crate::adapters::ledger::{Changed, LedgerSize, Persisting, Recorded};
     use crate::domain::attempt::{Flags, Verdict};
     use crate::domain::idempotency_key::{
         IdempotencyKey, IntentFingerprint, LedgerKey, ProfileHash, RequestFingerprint,
@@ -233,7 +233,7 @@ mod tests {
         fn persist(&self, _: Option<Arc<Story>>, _: Entry) -> Persisting<Recorded> {
             Persisting::new().1
         }
-        fn merge(&self, _: Vec<Entry>) -> Persisting<()> {
+        fn merge(&self, _: Vec<Entry>) -> Persisting<Vec<Changed>> {
             Persisting::new().1
         }
         fn keep_checkpoint(&self, _: Checkpoint) -> Persisting<()> {

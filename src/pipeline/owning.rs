@@ -12,6 +12,7 @@ use crate::adapters::ledger::Ledger;
 use crate::domain::ledger_log::Claim;
 use crate::domain::position::{AssignmentEpoch, TopicPartition};
 
+use super::depth::Depth;
 use super::ledger_log::LedgerLog;
 use super::tenure::Tenure;
 
@@ -32,6 +33,7 @@ enum By {
 struct ByLog {
     log: Arc<LedgerLog>,
     ledger: Arc<dyn Ledger>,
+    depth: Arc<Depth>,
     runtime: Handle,
     taken: UnboundedReceiver<Taken>,
     tell: UnboundedSender<Taken>,
@@ -61,7 +63,7 @@ impl Owning {
     /// By the ledger topic, whose follower tells of each partition that another instance has taken.
     pub fn by_log(
         log: Arc<LedgerLog>,
-        ledger: Arc<dyn Ledger>,
+        (ledger, depth): (Arc<dyn Ledger>, Arc<Depth>),
         runtime: Handle,
         fenced: UnboundedReceiver<TopicPartition>,
     ) -> Self {
@@ -70,6 +72,7 @@ impl Owning {
             by: By::Log(ByLog {
                 log,
                 ledger,
+                depth,
                 runtime,
                 taken,
                 tell,
@@ -114,7 +117,10 @@ impl Owning {
         while let Ok((partition, epoch, claim)) = by.taken.try_recv() {
             let is_new = self.taking.remove(&(partition.clone(), epoch));
             match claim {
-                Claim::Good if is_new => news.owned.push(partition),
+                Claim::Good if is_new => {
+                    by.depth.own(partition.clone());
+                    news.owned.push(partition);
+                }
                 Claim::Fenced | Claim::NotYet if is_new => news.disputed.push(partition),
                 Claim::Good | Claim::Fenced | Claim::NotYet => {}
             }
@@ -128,5 +134,8 @@ impl Owning {
     /// These partitions are not ours any more.
     pub fn forget(&mut self, partitions: &[TopicPartition]) {
         self.taking.retain(|(of, _)| !partitions.contains(of));
+        if let By::Log(by) = &self.by {
+            by.depth.let_go(partitions);
+        }
     }
 }

@@ -24,7 +24,7 @@ use crate::telemetry::status::Status;
 
 use super::accounts::{AccountFault, Accounts};
 use super::committer::Committer;
-use super::depth::Depth;
+use super::depth::{Depth, Shown};
 use super::intake::{self, Ended, Intake, IntakeLimits};
 use super::leaving::{abandon, leave};
 use super::ledger_log::{self, Following, Opened, Opening, OpeningError};
@@ -154,7 +154,11 @@ fn begin(
 
     let ledger = Arc::new(open_ledger(config, &clock, &metrics)?);
     let shared: Arc<dyn Ledger> = Arc::<SledLedger>::clone(&ledger);
-    let depth = Arc::new(Depth::of(&*ledger, Arc::clone(&metrics))?);
+    let shown = match config.ledger.replication {
+        Replication::Off => Shown::All,
+        Replication::Topic => Shown::Owned,
+    };
+    let depth = Arc::new(Depth::of(&*ledger, Arc::clone(&metrics), shown)?);
     let accounts = Accounts::open(config, &metrics).map_err(|faults: Vec<AccountFault>| {
         let lines: Vec<String> = faults.iter().map(ToString::to_string).collect();
         RunError::Config(lines.join("\n"))
@@ -201,6 +205,7 @@ fn begin(
                 profiles: profiles.collect(),
                 ledger: Arc::clone(&shared),
                 tenures: Arc::clone(&tenures),
+                depth: Arc::clone(&depth),
                 clock: clock.clone(),
                 runtime: runtime.handle().clone(),
                 metrics: Arc::clone(&metrics),
@@ -213,7 +218,7 @@ fn begin(
             } = opened;
             let owning = Owning::by_log(
                 Arc::clone(&log),
-                Arc::clone(&shared),
+                (Arc::clone(&shared), Arc::clone(&depth)),
                 runtime.handle().clone(),
                 fenced,
             );

@@ -246,7 +246,7 @@ pub const DEAD_LETTERS: Declared = Declared {
 /// See `help`.
 pub const DEAD_LETTER_DEPTH: Declared = Declared {
     name: "sendonce_dead_letter_depth",
-    help: "Dead letters of this instance's ledger that nobody has redriven, discarded or resolved.",
+    help: "Dead letters of this instance's ledger that nobody has redriven, discarded or resolved; where the ledger is replicated, those of the partitions that it owns.",
     unit: "dead letters",
     labels: &[DEAD_LETTER_REASON],
     kind: Kind::Gauge,

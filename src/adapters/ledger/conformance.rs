@@ -77,7 +77,15 @@ fn entries_from_elsewhere_are_folded_into_what_is_stored(ledger: &impl Ledger) {
         answered(2, START, Verdict::Unknown),
         answered(2, START, Verdict::Rejected),
     ];
-    block(ledger.merge(news.clone())).unwrap();
+    let mut changed = block(ledger.merge(news.clone())).unwrap();
+    changed.sort_by(|one, other| {
+        one.after
+            .subject
+            .event_id
+            .cmp(&other.after.subject.event_id)
+    });
+    let befores: Vec<_> = changed.iter().map(|story| &story.before).collect();
+    assert_eq!(befores, [&Some(Arc::clone(&open.story)), &None]);
     let settled = recall(ledger, 1).unwrap();
     assert!(settled.is_settled());
     let raised = recall(ledger, 2).unwrap();
@@ -89,8 +97,11 @@ fn entries_from_elsewhere_are_folded_into_what_is_stored(ledger: &impl Ledger) {
     assert!(matches!(stale, Err(LedgerError::Moved(_))), "{stale:?}");
 
     let size = ledger.size();
-    block(ledger.merge(news)).unwrap();
-    block(ledger.merge(Vec::new())).unwrap();
+    for known in [news, Vec::new()] {
+        assert_eq!(block(ledger.merge(known)).unwrap(), []);
+    }
+    let afters: Vec<_> = changed.into_iter().map(|story| story.after).collect();
+    assert_eq!(afters, [Arc::clone(&settled), Arc::clone(&raised)]);
     assert_eq!(recall(ledger, 1), Some(settled));
     assert_eq!(recall(ledger, 2), Some(raised));
     assert_eq!(ledger.size(), size, "what is known is not written again");

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::{Ledger, LedgerError, LedgerSize, Persisting, Recorded};
+use super::{Changed, Ledger, LedgerError, LedgerSize, Persisting, Recorded};
 use crate::domain::idempotency_key::{LedgerKey, ProfileHash};
 use crate::domain::ledger_entry::{Entry, Story};
 use crate::domain::ledger_log::Checkpoint;
@@ -49,8 +49,8 @@ enum Write {
         told: oneshot::Sender<Result<Recorded, LedgerError>>,
     },
     Merged {
-        stories: BTreeMap<LedgerKey, Arc<Story>>,
-        told: oneshot::Sender<Result<(), LedgerError>>,
+        changed: BTreeMap<LedgerKey, Changed>,
+        told: oneshot::Sender<Result<Vec<Changed>, LedgerError>>,
     },
     Checkpoint {
         checkpoint: Checkpoint,
@@ -134,13 +134,13 @@ impl Ledger for MemoryLedger {
         waiting
     }
 
-    fn merge(&self, entries: Vec<Entry>) -> Persisting<()> {
+    fn merge(&self, entries: Vec<Entry>) -> Persisting<Vec<Changed>> {
         let (told, waiting) = Persisting::new();
         let mut held = self.held();
         match held.takes_writes() {
             Ok(()) => {
-                let stories = held.merged(entries);
-                self.write(&mut held, Write::Merged { stories, told });
+                let changed = held.merged(entries);
+                self.write(&mut held, Write::Merged { changed, told });
             }
             Err(error) => drop(told.send(Err(error))),
         }
@@ -214,22 +214,30 @@ impl Held {
     fn newest(&self, key: LedgerKey) -> Option<&Arc<Story>> {
         let unflushed = self.unflushed.iter().rev().find_map(|write| match write {
             Write::Story { key: of, story, .. } if *of == key => Some(story),
-            Write::Merged { stories, .. } => stories.get(&key),
+            Write::Merged { changed, .. } => changed.get(&key).map(|story| &story.after),
             Write::Story { .. } | Write::Checkpoint { .. } | Write::Profile { .. } => None,
         });
         unflushed.or_else(|| self.stories.get(&key))
     }
 
-    /// What the stories of these entries become.
-    fn merged(&self, entries: Vec<Entry>) -> BTreeMap<LedgerKey, Arc<Story>> {
-        let mut stories: BTreeMap<LedgerKey, Arc<Story>> = BTreeMap::new();
+    /// What the stories of these entries become, of those that they change.
+    fn merged(&self, entries: Vec<Entry>) -> BTreeMap<LedgerKey, Changed> {
+        let mut merged: BTreeMap<LedgerKey, Changed> = BTreeMap::new();
         for entry in entries {
             let key = entry.subject.ledger_key();
-            let known = stories.get(&key).or_else(|| self.newest(key));
-            let story = Story::continued(known.map(|known| &**known), &entry);
-            stories.insert(key, Arc::new(story));
+            let before = match merged.get(&key) {
+                Some(known) => known.before.clone(),
+                None => self.newest(key).cloned(),
+            };
+            let known = merged
+                .get(&key)
+                .map(|known| &known.after)
+                .or(before.as_ref());
+            let after = Arc::new(Story::continued(known.map(|known| &**known), &entry));
+            merged.insert(key, Changed { before, after });
         }
-        stories
+        merged.retain(|_, story| story.before.as_ref() != Some(&story.after));
+        merged
     }
 
     fn flush(&mut self) -> usize {
@@ -241,9 +249,11 @@ impl Held {
                     self.stories.insert(key, Arc::clone(&story));
                     drop(told.send(Ok(Recorded::attested(story))));
                 }
-                Write::Merged { stories, told } => {
+                Write::Merged { changed, told } => {
+                    let stories = changed.iter();
+                    let stories = stories.map(|(key, story)| (*key, Arc::clone(&story.after)));
                     self.stories.extend(stories);
-                    drop(told.send(Ok(())));
+                    drop(told.send(Ok(changed.into_values().collect())));
                 }
                 Write::Checkpoint { checkpoint, told } => {
                     self.checkpoint = Some(checkpoint);

@@ -36,9 +36,10 @@ pub trait Ledger: Send + Sync + 'static {
 
     /// Folds entries that were read from elsewhere into whatever is stored of their subjects, and flushes once.
     ///
-    /// Resolves once all of it is durable. What is known already changes nothing and is not written. Fails with
+    /// Resolves once all of it is durable, with each story that it has changed. What is known already changes nothing and is
+    /// not written. Fails with
     /// `LedgerError::Unwritable` and changes nothing if the disk refuses, to be tried again as a whole.
-    fn merge(&self, entries: Vec<Entry>) -> Persisting<()>;
+    fn merge(&self, entries: Vec<Entry>) -> Persisting<Vec<Changed>>;
 
     /// Keeps a profile's text under its hash, durably, for as long as the ledger remembers stories.
     fn keep_profile(&self, hash: ProfileHash, text: Arc<str>) -> Persisting<()>;
@@ -86,6 +87,15 @@ impl Recorded {
             persisted: Persisted::attest(),
         }
     }
+}
+
+/// What a story was and what it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Changed {
+    /// Before; absent if there was none.
+    pub before: Option<Arc<Story>>,
+    /// Now.
+    pub after: Arc<Story>,
 }
 
 /// What the ledger holds.

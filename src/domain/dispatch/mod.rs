@@ -26,9 +26,6 @@ pub use looking_up::{LOOKED_UP_ABSENT, LookupTerms, reconciled};
 /// flush must not eat the request's time. The recorded deadline lies that much later than the request's usual end.
 const FLUSH_ALLOWANCE: Duration = Duration::from_secs(5);
 
-/// Keys that are remembered for less than this are treated with the care of none, as far as owners are concerned.
-const READ_BACK_BELOW: Duration = Duration::from_secs(3_600);
-
 /// What the provider's profile and the configuration say about sending.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Terms {
@@ -178,7 +175,7 @@ pub fn next(
             detail,
         };
     }
-    match last.due {
+    match series.due(limits.owner) {
         Some(due) if due > now => Step::Wait { until: due },
         Some(_) | None => Step::Start {
             round,
@@ -186,12 +183,6 @@ pub fn next(
             deadline: deadline(terms, now),
         },
     }
-}
-
-/// Whether an attempt's start must be read back from the ledger topic before its request leaves: where a second request could
-/// be a second message. A key that is remembered for longer than a takeover may take makes it a repeat of the first.
-pub fn is_read_back(terms: &Terms) -> bool {
-    terms.key.is_none_or(|key| key.window < READ_BACK_BELOW)
 }
 
 /// Whether the request of an attempt that has just been persisted may still leave, else why not.
@@ -332,10 +323,26 @@ impl<'a> Series<'a> {
 
     /// The answer that decides: that of the highest attempt number, and of its writers the one with most to say.
     fn last_answer(&self) -> Option<&'a Answered> {
+        self.last().map(|(_, answer)| answer)
+    }
+
+    fn last(&self) -> Option<(&'a AttemptId, &'a Answered)> {
         let key = |answer: &Answered| (answer.due, answer.heard);
         self.answers()
             .max_by_key(|(id, answer)| (id.attempt, key(answer)))
-            .map(|(_, answer)| answer)
+    }
+
+    /// When the next attempt is due: by the clock of whoever heard the last answer. Where that was another one's, it may be
+    /// behind ours, and what a provider asks for is not undercut.
+    fn due(&self, owner: Option<Owner>) -> Option<Timestamp> {
+        let (id, last) = self.last()?;
+        let is_foreign = owner.is_some_and(|owner| owner.writer != id.writer);
+        let due = last.due?;
+        Some(if is_foreign && last.verdict == Verdict::Throttled {
+            due.plus(CLOCK_SKEW)
+        } else {
+            due
+        })
     }
 
     fn last_number(&self) -> u32 {

@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
 use crate::adapters::kafka::ledger_topic::{LedgerReader, Told, Unreadable};
-use crate::adapters::ledger::{Ledger, LedgerError};
+use crate::adapters::ledger::{Changed, Ledger, LedgerError};
 use crate::domain::idempotency_key::ProfileHash;
 use crate::domain::ledger_entry::{Entry, Writer};
 use crate::domain::ledger_log::{Checkpoint, LogView, Logged, Reading};
@@ -21,6 +21,7 @@ use crate::telemetry::metrics::Metrics;
 use crate::telemetry::status::{NotReady, Status};
 
 use super::LedgerLog;
+use crate::pipeline::depth::Depth;
 use crate::pipeline::tenures::Tenures;
 
 /// The longest that one look at the log takes.
@@ -53,6 +54,8 @@ pub struct Parts {
     pub ledger: Arc<dyn Ledger>,
     /// The tenures that run: one that is not the owner any more ends.
     pub tenures: Arc<Tenures>,
+    /// Dead letters that nobody has dealt with.
+    pub depth: Arc<Depth>,
     /// Told of each partition whose tenure has ended so.
     pub fenced: mpsc::UnboundedSender<TopicPartition>,
     /// Where the ledger's answers are waited for.
@@ -205,13 +208,19 @@ impl Follower {
             views,
             ..
         } = std::mem::take(&mut self.gathered);
-        let ledger = Arc::clone(&self.parts.ledger);
+        let (ledger, depth) = (
+            Arc::clone(&self.parts.ledger),
+            Arc::clone(&self.parts.depth),
+        );
         let put = async || {
             for (hash, text) in &profiles {
                 ledger.keep_profile(*hash, Arc::clone(text)).await?;
             }
             if !entries.is_empty() {
-                ledger.merge(entries.clone()).await?;
+                let _counting = depth.counting().await;
+                for Changed { before, after } in ledger.merge(entries.clone()).await? {
+                    depth.changed(before.as_deref(), &after);
+                }
             }
             Ok::<(), LedgerError>(())
         };

@@ -20,6 +20,7 @@ use crate::config::KafkaConfig;
 use crate::domain::idempotency_key::ProfileHash;
 use crate::domain::ledger_log::Checkpoint;
 use crate::domain::position::TopicPartition;
+use crate::pipeline::depth::Depth;
 use crate::pipeline::tenures::Tenures;
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::status::Status;
@@ -38,6 +39,8 @@ pub struct Opening<'a> {
     pub ledger: Arc<dyn Ledger>,
     /// The tenures that run.
     pub tenures: Arc<Tenures>,
+    /// Dead letters that nobody has dealt with.
+    pub depth: Arc<Depth>,
     /// Time.
     pub clock: Clock,
     /// Where the ledger's answers are waited for.
@@ -121,6 +124,7 @@ pub fn open(opening: Opening<'_>) -> Result<Opened, OpeningError> {
         log: Arc::clone(&log),
         ledger: opening.ledger,
         tenures: opening.tenures,
+        depth: opening.depth,
         fenced,
         runtime: opening.runtime,
         metrics: opening.metrics,

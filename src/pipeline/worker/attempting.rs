@@ -185,8 +185,7 @@ impl Crew {
         };
         let entry = self.entry(&case.subject, (next.round, job.tenure.writer), fact);
         let ((story, _), place) = self.persist_start(job, story, entry).await?;
-        let is_read_back = dispatch::is_read_back(&case.terms);
-        let (may_leave, story) = self.log_allows(job, (story, place), is_read_back).await?;
+        let (may_leave, story) = self.log_allows(job, (story, place)).await?;
 
         let _on_its_way = self.departs(case, intent);
         let started = self.parts.clock.now();

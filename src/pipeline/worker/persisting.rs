@@ -1,7 +1,7 @@
 //! Records what happens: on the disk, and in the ledger topic where there is one. Nothing that follows from an entry is done
 //! before it is durable wherever it has to be.
 //!
-//! - A start: on the disk and acknowledged in the topic. Whether its request may leave is asked after that.
+//! - A start: on the disk and in the topic. Its request leaves only after it has been read back from there as the owner's.
 //! - What has happened (an answer, a dead letter in its topic): on the disk, then in the topic, whoever has the partition now.
 //!   The disk keeps it if the brokers are away.
 //! - A decision to set aside: in the topic, and on the disk once it has been read back as the owner's.
@@ -126,19 +126,16 @@ impl Crew {
         decided.ok_or(Stopped::StoryMoved)
     }
 
-    /// Whether a start that stands there is a leave to send, as far as the ledger topic is concerned, and the story as it is
-    /// now. With `is_read_back` it is one only once it has been read back, with its tenure still the owner's and nothing new
-    /// in the story.
+    /// Whether a start that stands there is a leave to send, as far as the ledger topic is concerned, and the story as it is now.
+    /// It is one once it has been read back, with its tenure still the owner's and nothing new in the story.
     pub(super) async fn log_allows(
         &self,
         job: &Job,
         (story, place): (Arc<Story>, Place),
-        is_read_back: bool,
     ) -> Result<(Result<(), Withheld>, Arc<Story>), Stopped> {
         let offset = match place {
             Place::OnDisk => return Ok((Ok(()), story)),
             Place::Nowhere => return Ok((Err(Withheld::TenureOver), story)),
-            Place::InLog(_) if !is_read_back => return Ok((Ok(()), story)),
             Place::InLog(offset) => offset,
         };
         let claim = match &self.parts.log {

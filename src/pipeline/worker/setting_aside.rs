@@ -176,9 +176,10 @@ impl Crew {
     ) -> Result<(Arc<Story>, Persisted), Stopped> {
         let _counting = self.parts.depth.counting().await;
         let fact = Fact::DeadLettered { at };
+        let before = story.clone();
         let durable = self.persist(job, subject, story, round, fact).await?;
         self.parts.metrics.dead_letter(reason);
-        self.parts.depth.one_more(reason);
+        self.parts.depth.changed(before.as_deref(), &durable.0);
         Ok(durable)
     }
 

@@ -75,15 +75,15 @@ async fn what_an_instance_died_over_is_not_repeated_by_one_that_has_an_empty_dis
 #[tokio::test(flavor = "multi_thread")]
 async fn an_open_intent_goes_on_elsewhere_in_its_series_with_the_bytes_that_began_it() {
     let kafka = Embedded::with_partitions(1);
-    let throttled = answer("429 Too Many Requests", "retry-after: 3\r\n", "{}");
-    let turns = [Act::Answer(throttled).not_taking(), accepting()];
+    let failed = answer("503 Service Unavailable", "retry-after: 3\r\n", "{}");
+    let turns = [Act::Answer(failed).not_taking(), accepting()];
     let provider = Scripted::playing(turns).await;
     let setup = replicated(&kafka, &provider.url());
     let home = Home::new(&setup);
     kafka.publish(&intents(1)).await;
     let mut worker = home.start(&setup);
     worker
-        .until_count("sendonce_attempts_total", &[("verdict", "throttled")], 1)
+        .until_count("sendonce_attempts_total", &[("verdict", "unknown")], 1)
         .await;
     worker.term();
     assert_eq!(code(worker.ended(SOON).await), 0);
@@ -123,6 +123,8 @@ async fn a_dead_letter_is_written_once_whoever_reads_its_intent_again() {
     let worker = elsewhere.start(&setup);
     kafka.until_committed_in_another_group().await;
     assert_eq!(worker.count("sendonce_attempts_total", &[]).await, 0);
+    let depth = worker.count("sendonce_dead_letter_depth", &[]).await;
+    assert_eq!(depth, 4, "also what others have set aside");
     let standing = Standing::of(&kafka, &elsewhere).stub(&stub);
     standing.in_another_group().holds(worker).await;
     assert_eq!((before, dead_letters(&kafka).len()), (4, 4));

@@ -10,7 +10,7 @@ use sendonce::adapters::kafka::consumer::Beginning;
 use sendonce::adapters::kafka::dead_letters::{DeadLetters, Destination};
 use sendonce::adapters::kafka::oauth::TokenSource;
 use sendonce::adapters::ledger::memory::{Flushing, MemoryLedger};
-use sendonce::adapters::ledger::{Ledger, LedgerError, LedgerSize, Persisting, Recorded};
+use sendonce::adapters::ledger::{Changed, Ledger, LedgerError, LedgerSize, Persisting, Recorded};
 use sendonce::config::{Config, HeaderFamily, Sources};
 use sendonce::domain::attempt::Verdict;
 use sendonce::domain::idempotency_key::{LedgerKey, ProfileHash};
@@ -21,7 +21,7 @@ use sendonce::domain::position::{AssignmentEpoch, NextOffset, Offset, Position, 
 use sendonce::domain::record::Record;
 use sendonce::domain::time::Timestamp;
 use sendonce::pipeline::accounts::Accounts;
-use sendonce::pipeline::depth::Depth;
+use sendonce::pipeline::depth::{Depth, Shown};
 use sendonce::pipeline::occupancy::Occupancy;
 use sendonce::pipeline::tenure::Tenure;
 use sendonce::pipeline::work_threads::Spawner;
@@ -51,7 +51,7 @@ impl Ledger for PanicsAt {
         self.inner.persist(expected, entry)
     }
 
-    fn merge(&self, entries: Vec<Entry>) -> Persisting<()> {
+    fn merge(&self, entries: Vec<Entry>) -> Persisting<Vec<Changed>> {
         self.inner.merge(entries)
     }
 
@@ -118,7 +118,8 @@ fn crew_with(
     };
     let family = HeaderFamily::default();
     let dead_letters = DeadLetters::new(&producer, TokenSource::none(), vec![destination], family);
-    let depth = tokio::task::block_in_place(|| Depth::of(&*ledger, Arc::clone(metrics)));
+    let depth =
+        tokio::task::block_in_place(|| Depth::of(&*ledger, Arc::clone(metrics), Shown::All));
     Crew::new(Parts {
         spawner: Spawner::on(vec![Handle::current()]),
         clock: Clock::default(),

@@ -50,7 +50,7 @@ pub use self::fault::OpenError;
 use self::generation::Generation;
 use self::queue::{Carried, Order, Queue};
 use self::shelf::Shelf;
-use super::{Ledger, LedgerError, LedgerSize, Persisting, Recorded};
+use super::{Changed, Ledger, LedgerError, LedgerSize, Persisting, Recorded};
 use crate::domain::idempotency_key::{LedgerKey, ProfileHash};
 use crate::domain::ledger_entry::{Entry, Story};
 use crate::domain::ledger_log::Checkpoint;
@@ -252,7 +252,7 @@ impl Ledger for SledLedger {
         waiting
     }
 
-    fn merge(&self, entries: Vec<Entry>) -> Persisting<()> {
+    fn merge(&self, entries: Vec<Entry>) -> Persisting<Vec<Changed>> {
         let (told, waiting) = Persisting::new();
         drop(self.queue.push(Order::Merge { entries, told }));
         waiting

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use super::block::Frame;
-use crate::adapters::ledger::{LedgerError, Recorded};
+use crate::adapters::ledger::{Changed, LedgerError, Recorded};
 use crate::domain::idempotency_key::{LedgerKey, ProfileHash};
 use crate::domain::ledger_entry::{Entry, Story};
 use crate::domain::ledger_log::Checkpoint;
@@ -29,7 +29,10 @@ pub(super) enum Order {
     /// Write a story over the expected one.
     Persist(Write),
     /// Fold entries into what is stored.
-    Merge { entries: Vec<Entry>, told: Told<()> },
+    Merge {
+        entries: Vec<Entry>,
+        told: Told<Vec<Changed>>,
+    },
     /// Keep how far the log has been followed.
     Checkpoint {
         checkpoint: Checkpoint,

@@ -15,7 +15,7 @@ use super::generation::Generation;
 use super::queue::{Carried, Closing, Order, Queue, Write};
 use super::shelf::Shelf;
 use super::{FlushReport, FlushWatch, checkpoint, encoding, profiles};
-use crate::adapters::ledger::{LedgerError, Recorded};
+use crate::adapters::ledger::{Changed, LedgerError, Recorded};
 use crate::domain::idempotency_key::LedgerKey;
 use crate::domain::ledger_entry::{Entry, Story};
 use crate::domain::time::Timestamp;
@@ -157,24 +157,28 @@ impl Writer {
         }
     }
 
-    fn merge(&self, entries: &[Entry]) -> Result<(), LedgerError> {
+    fn merge(&self, entries: &[Entry]) -> Result<Vec<Changed>, LedgerError> {
         let Some(at) = entries.iter().map(|entry| entry.at).max() else {
-            return Ok(());
+            return Ok(Vec::new());
         };
         let newest = self.generation_for(at)?;
-        let mut merged: HashMap<LedgerKey, Merged> = HashMap::with_capacity(entries.len());
+        let mut merged: HashMap<LedgerKey, Changed> = HashMap::with_capacity(entries.len());
         for entry in entries {
             let key = entry.subject.ledger_key();
-            let known = match merged.remove(&key) {
-                Some(known) => Some(known),
-                None => self.shelf.recall(key)?.map(Merged::unchanged),
+            let (before, known) = match merged.remove(&key) {
+                Some(Changed { before, after }) => (before, Some(after)),
+                None => {
+                    let stored = self.shelf.recall(key)?;
+                    (stored.clone(), stored)
+                }
             };
-            merged.insert(key, Merged::with(known, entry));
+            let after = Arc::new(Story::continued(known.as_deref(), entry));
+            merged.insert(key, Changed { before, after });
         }
-        merged.retain(|_, story| story.is_changed);
+        merged.retain(|_, story| story.before.as_ref() != Some(&story.after));
         let written: Vec<_> = merged
             .iter()
-            .map(|(key, merged)| Ok((*key, &merged.story, encoding::encode(&merged.story)?)))
+            .map(|(key, story)| Ok((*key, &story.after, encoding::encode(&story.after)?)))
             .collect::<Result<_, String>>()
             .map_err(|reason| LedgerError::Unwritable(reason.into()))?;
         let frames = written.iter().map(|(key, story, encoded)| Frame {
@@ -185,9 +189,10 @@ impl Writer {
         });
         self.write(&newest, frames, || {
             let durable = merged.iter();
-            let durable = durable.map(|(key, merged)| (*key, Arc::clone(&merged.story)));
+            let durable = durable.map(|(key, story)| (*key, Arc::clone(&story.after)));
             self.shelf.remember(durable);
-        })
+        })?;
+        Ok(merged.into_values().collect())
     }
 
     /// Fails unless the stored story, or the one `staged` in the same group, is still the expected one.
@@ -306,35 +311,6 @@ impl Writer {
     fn report(&self, report: FlushReport) {
         if let Some(watch) = &self.watch {
             watch(report);
-        }
-    }
-}
-
-/// What a story becomes by entries that were learnt from elsewhere.
-struct Merged {
-    story: Arc<Story>,
-    is_changed: bool,
-}
-
-impl Merged {
-    const fn unchanged(story: Arc<Story>) -> Self {
-        Self {
-            story,
-            is_changed: false,
-        }
-    }
-
-    fn with(known: Option<Self>, entry: &Entry) -> Self {
-        let Some(known) = known else {
-            return Self {
-                story: Arc::new(Story::beginning(entry)),
-                is_changed: true,
-            };
-        };
-        let story = Story::continued(Some(&known.story), entry);
-        Self {
-            is_changed: known.is_changed || story != *known.story,
-            story: Arc::new(story),
         }
     }
 }

@@ -83,16 +83,26 @@ fn what_another_owner_had_begun_is_over_by_our_own_clock_only_after_we_took_over
 }
 
 #[test]
-fn a_start_is_read_back_where_no_key_lasts_for_an_hour() {
-    let lasting = |window| {
-        Some(KeyTerms {
-            window,
-            margin: Duration::from_secs(105),
-        })
-    };
-    assert!(is_read_back(&terms(None)));
-    assert!(is_read_back(&terms(lasting(HOUR - Duration::from_secs(1)))));
-    assert!(!is_read_back(&terms(lasting(HOUR))));
+fn a_wait_that_another_owner_was_asked_for_is_not_undercut_by_a_clock_that_differs_by_a_minute() {
+    let terms = keyed();
+    for (verdict, skew) in [(Verdict::Throttled, 60), (Verdict::Unknown, 0)] {
+        let told = Told::nothing().attempt(&terms, at(0), &heard(verdict));
+        let Step::Wait { until } = told.next(&terms, &limits(), at(2)) else {
+            panic!("it was not asked to wait");
+        };
+        let owner = |writer| Limits {
+            owner: Some(Owner {
+                writer,
+                since: at(1),
+            }),
+            ..limits()
+        };
+        let own = told.next(&terms, &owner(Writer(Uuid::nil())), at(2));
+        assert_eq!(own, Step::Wait { until });
+        let foreign = told.next(&terms, &owner(Writer(Uuid::from_u128(7))), at(2));
+        let until = until.plus(Duration::from_secs(skew));
+        assert_eq!(foreign, Step::Wait { until });
+    }
 }
 
 #[test]
