@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::domain::attempt::Verdict;
 use crate::domain::dead_letter::Reason;
-use crate::domain::ledger_entry::Answered;
+use crate::domain::ledger_entry::{Answered, AttemptId, Started};
 use crate::domain::time::Timestamp;
 
 use super::{LOOKED_UP_ABSENT, Limits, Series, Terms};
@@ -99,24 +99,27 @@ pub(super) fn of(
 /// Whether a rejection speaks for every attempt of the key.
 ///
 /// It does when nothing was open; or, at a provider that recognises the key, inside its window, when each attempt
-/// that may have been taken has been answered or was surely gone before the rejected one started: had one been
-/// accepted, the provider would have replayed that.
+/// that may have been taken had been answered or was surely gone before the rejected one started: had one been
+/// accepted, the provider would have replayed that. Only the rejected one's own maker made its attempts one after
+/// another: another tenure's may have been taken and answered after the rejection.
 fn rejects_all(series: &Series<'_>, terms: &Terms) -> bool {
     if !series.story.may_have_been_taken() {
         return true;
     }
-    let Some(rejected) = series.story.last_start() else {
+    let Some((rejected, started)) = last_started(series) else {
         return false;
     };
-    let in_window = terms.key.is_some() && !series.window_closed(terms, rejected.at);
+    let in_window = terms.key.is_some() && !series.window_closed(terms, started.at);
     in_window
-        && series.story.attempts.values().all(|facts| {
-            let (Some(answer), Some(started)) = (&facts.answered, facts.started) else {
+        && series.story.attempts.iter().all(|(id, facts)| {
+            let (Some(answer), Some(known)) = (&facts.answered, facts.started) else {
                 return false;
             };
             match answer.verdict {
                 Verdict::Unknown | Verdict::InProgress => {
-                    answer.heard || started.deadline.plus(terms.transport_bound) <= rejected.at
+                    let before = id.writer == rejected.writer && id < rejected;
+                    let gone = known.deadline.plus(terms.transport_bound) <= started.at;
+                    (answer.heard && before) || gone
                 }
                 Verdict::Accepted
                 | Verdict::Rejected
@@ -127,4 +130,11 @@ fn rejects_all(series: &Series<'_>, terms: &Terms) -> bool {
                 | Verdict::AccountHold => true,
             }
         })
+}
+
+/// The attempt that started last.
+fn last_started<'a>(series: &Series<'a>) -> Option<(&'a AttemptId, Started)> {
+    let attempts = series.story.attempts.iter();
+    let started = attempts.filter_map(|(id, facts)| Some((id, facts.started?)));
+    started.max_by_key(|(_, started)| started.at)
 }

@@ -485,6 +485,25 @@ fn a_rejection_speaks_for_earlier_attempts_only_if_they_were_answered_or_surely_
     );
 }
 
+/// It may have been taken after the rejection, and answered then.
+#[test]
+fn a_rejection_does_not_speak_for_what_another_tenure_heard_unless_that_was_surely_gone() {
+    let two = |second_at: u64| {
+        let told = Told::nothing().attempt(&keyed(), at(0), &heard(Verdict::Unknown));
+        let mut told = told.attempt(&keyed(), at(second_at), &heard(Verdict::Rejected));
+        let attempts = &mut told.story.as_mut().unwrap().attempts;
+        let (first, facts) = attempts.pop_first().unwrap();
+        let writer = Writer(Uuid::max());
+        attempts.insert(AttemptId { writer, ..first }, facts);
+        line(&told.next(&keyed(), &limits(), at(second_at + 5)))
+    };
+    assert_eq!(
+        two(49),
+        "set aside outcome_unknown (rejected_after_unknown)"
+    );
+    assert_eq!(two(50), "set aside rejected (test)");
+}
+
 #[test]
 fn a_dead_letter_that_was_decided_is_produced_and_then_settles() {
     let mut told = Told::nothing().attempt(&keyed(), at(0), &heard(Verdict::Rejected));
