@@ -8,6 +8,7 @@
 //! - `command_line`: what is typed, as the binary answers it, with librdkafka's embedded cluster;
 //! - `rehearsals`: `demo` and `bench` in small;
 //! - `on_embedded`: the product on the broker embedded in librdkafka, against providers that fail as real ones did;
+//! - `protocol_model`: the protocol of the ledger topic, explored whole for small bounds; it needs no socket;
 //! - `product`, `worker`: the real binary with its home; `stub`, `scripted`: the providers that it sends to;
 //! - `standing`: what must hold in every case;
 //! - `dead_letters`, `kafka_view`: what the brokers hold; `ledger_view`: what a worker's ledger holds;
@@ -33,6 +34,7 @@ mod on_embedded;
 mod on_kafka;
 mod outage_in_real_time;
 mod product;
+mod protocol_model;
 mod rehearsals;
 mod scripted;
 mod shipped_profiles;
