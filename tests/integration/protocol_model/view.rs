@@ -2,6 +2,8 @@
 //! not have yet is decided here: whose entries count by their place, when attempts of others are over, parkings and operators'
 //! decisions.
 
+use std::collections::BTreeMap;
+
 use sendonce::domain::dispatch;
 use sendonce::domain::idempotency_key::{ProfileHash, RequestFingerprint};
 use sendonce::domain::ledger_entry::{self, Answered, Fact, Rendering, Standing, Story};
@@ -165,12 +167,16 @@ impl<'a> Reader<'a> {
                     | Said::Withheld => None,
                 };
                 if !self.rules.results_only_raise
-                    && let Some(facts) = view
-                        .story
-                        .as_mut()
-                        .and_then(|story| story.attempts.get_mut(&attempt_id(id)))
+                    && let Some(story) = &mut view.story
                 {
-                    facts.answered = None;
+                    let of = attempt_id(id);
+                    let known = story.attempts.iter();
+                    let known = known.map(|(id, facts)| {
+                        let mut facts = facts.clone();
+                        facts.answered = facts.answered.filter(|_| *id != of);
+                        (*id, facts)
+                    });
+                    story.attempts = known.collect::<BTreeMap<_, _>>().into();
                 }
                 let fact = Fact::Answered {
                     attempt: id.number.into(),

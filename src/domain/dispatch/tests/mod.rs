@@ -4,6 +4,7 @@ mod looking_up;
 mod vendors;
 mod windows;
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use proptest::prelude::*;
@@ -13,7 +14,7 @@ use super::super::attempt::{Wait, WaitScope};
 use super::super::idempotency_key::{
     IdempotencyKey, IntentFingerprint, ProfileHash, RequestFingerprint,
 };
-use super::super::ledger_entry::{Entry, Fact, Rendering, Subject, Writer};
+use super::super::ledger_entry::{AttemptFacts, Entry, Fact, Rendering, Subject, Writer};
 use super::super::position::{Offset, Position, TopicPartition};
 use super::super::reconcile::Finding;
 use super::super::retry::Backoff;
@@ -485,16 +486,22 @@ fn a_rejection_speaks_for_earlier_attempts_only_if_they_were_answered_or_surely_
     );
 }
 
+fn owned((id, facts): (&AttemptId, &AttemptFacts)) -> (AttemptId, AttemptFacts) {
+    (*id, facts.clone())
+}
+
 /// It may have been taken after the rejection, and answered then.
 #[test]
 fn a_rejection_does_not_speak_for_what_another_tenure_heard_unless_that_was_surely_gone() {
     let two = |second_at: u64| {
         let told = Told::nothing().attempt(&keyed(), at(0), &heard(Verdict::Unknown));
         let mut told = told.attempt(&keyed(), at(second_at), &heard(Verdict::Rejected));
-        let attempts = &mut told.story.as_mut().unwrap().attempts;
+        let story = told.story.as_mut().unwrap();
+        let mut attempts: BTreeMap<_, _> = story.attempts.iter().map(owned).collect();
         let (first, facts) = attempts.pop_first().unwrap();
         let writer = Writer(Uuid::max());
         attempts.insert(AttemptId { writer, ..first }, facts);
+        story.attempts = attempts.into();
         line(&told.next(&keyed(), &limits(), at(second_at + 5)))
     };
     assert_eq!(
