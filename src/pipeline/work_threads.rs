@@ -2,7 +2,7 @@
 //! stays on one from its turn to its end, with the connection that its request goes over.
 //!
 //! In one runtime for all threads, tasks wander: whoever is idle takes over what another has begun, and finds neither the
-//! record nor the connection in its caches. Under load that cost a third of what could be sent.
+//! record nor the connection in its caches. That costs an eighth more processor time an intent.
 
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -16,6 +16,7 @@ mod outages;
 mod outcomes;
 mod panicking;
 mod privacy;
+mod push_tokens;
 mod rejections;
 mod segments;
 mod set_aside;
