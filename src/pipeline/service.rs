@@ -202,6 +202,7 @@ fn begin(
                 kafka: &config.kafka,
                 tokens: &tokens,
                 logs,
+                retention: config.ledger.retention,
                 profiles: profiles.collect(),
                 ledger: Arc::clone(&shared),
                 tenures: Arc::clone(&tenures),
@@ -356,6 +357,8 @@ impl Service {
             }
         };
         let mut until = None;
+        let mut following = following;
+        let mut has_lost_the_log = false;
         let ended = runtime.block_on(async {
             let mut end = end;
             tokio::select! {
@@ -365,6 +368,10 @@ impl Service {
                     "asked to end: nothing new is started, what is in flight is recorded"
                 ),
                 () = crew.ledger_ended() => {}
+                () = followed_to_the_end(&mut following) => {
+                    tracing::error!("the ledger topic is not followed any more: the process ends");
+                    has_lost_the_log = true;
+                }
             }
             until = Some(Instant::now() + drain);
             stop.send_replace(true);
@@ -400,13 +407,15 @@ impl Service {
                 leave(consumer, None, upkeep, runtime, LEAVE_MAX);
                 Err(RunError::ReadingPanicked)
             }
-            None if crew.has_ledger_ended() => return Err(RunError::LedgerEnded),
+            None if crew.has_ledger_ended() || has_lost_the_log => {
+                return Err(RunError::LedgerEnded);
+            }
             None => {
                 tracing::warn!("asked to end a second time: ends at once, whatever is open");
                 return Ok(Run::Forced { at_work: None });
             }
         };
-        let outcome = outcome.and_then(|run| match crew.has_ledger_ended() {
+        let outcome = outcome.and_then(|run| match crew.has_ledger_ended() || has_lost_the_log {
             true => Err(RunError::LedgerEnded),
             false => Ok(run),
         });
@@ -420,6 +429,14 @@ impl Service {
             );
         }
         outcome
+    }
+}
+
+/// Resolves once the log is followed no more; never where there is none.
+async fn followed_to_the_end(following: &mut Option<Following>) {
+    match following {
+        Some(following) => following.ended().await,
+        None => std::future::pending().await,
     }
 }
 

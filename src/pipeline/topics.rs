@@ -9,9 +9,9 @@ use crate::adapters::kafka::dead_letters::Destination;
 use crate::adapters::kafka::oauth::TokenSource;
 use crate::adapters::kafka::survey::Survey;
 use crate::adapters::kafka::{client, topics};
-use crate::config::Config;
 use crate::config::lanes::Topics;
 use crate::config::ledger::Replication;
+use crate::config::{Config, spans};
 
 use super::ledger_log::LogOf;
 use super::service::RunError;
@@ -92,7 +92,7 @@ pub fn prepare(
         if config.kafka.oauth.is_none() {
             let curious = Survey::new(&asker, tokens.clone(), ASK_FOR_SETTINGS)?;
             match runtime.block_on(curious.settings(ledger)) {
-                Ok(settings) => refuse_compaction(ledger, &settings)?,
+                Ok(settings) => refuse_forgetting(config, ledger, &settings)?,
                 Err(error) => tracing::warn!(
                     %error, topic = %ledger,
                     "the broker does not tell the topic's settings: it must not be compacted"
@@ -108,16 +108,39 @@ pub fn prepare(
     Ok(prepared)
 }
 
-fn refuse_compaction(topic: &str, settings: &BTreeMap<String, String>) -> Result<(), RunError> {
+/// What whoever reads it from its beginning would not know.
+fn refuse_forgetting(
+    config: &Config,
+    topic: &str,
+    settings: &BTreeMap<String, String>,
+) -> Result<(), RunError> {
+    let unfit = |problem: String| {
+        Err(RunError::TopicUnfit {
+            topic: topic.to_owned(),
+            problem,
+        })
+    };
+    let kept = settings
+        .get("retention.ms")
+        .and_then(|kept| kept.parse().ok());
+    let remembered = config.ledger.retention;
+    if let Some(kept) = kept.map(Duration::from_millis)
+        && kept < remembered
+    {
+        return unfit(format!(
+            "keeps entries for {}, less than ledger.retention ({}): raise retention.ms",
+            spans::show(kept),
+            spans::show(remembered)
+        ));
+    }
     let is_compacted = settings
         .get("cleanup.policy")
         .is_some_and(|policy| policy.contains("compact"));
     if is_compacted {
-        return Err(RunError::TopicUnfit {
-            topic: topic.to_owned(),
-            problem: "is compacted: of each intent only the last word would stay, whoever had it. Set cleanup.policy=delete"
+        return unfit(
+            "is compacted: of each intent only the last word would stay, whoever had it. Set cleanup.policy=delete"
                 .to_owned(),
-        });
+        );
     }
     Ok(())
 }

@@ -14,7 +14,7 @@ use super::{Ledger, LedgerError};
 use crate::domain::attempt::Verdict;
 use crate::domain::idempotency_key::ProfileHash;
 use crate::domain::ledger_log::{Checkpoint, LogView};
-use crate::domain::position::NextOffset;
+use crate::domain::position::{NextOffset, Offset};
 use crate::domain::time::Timestamp;
 
 fn stories(ledger: &impl Ledger) -> BTreeMap<String, Timestamp> {
@@ -112,7 +112,10 @@ fn the_last_checkpoint_is_found_again(ledger: &impl Ledger) {
     let at = |next| Checkpoint {
         followed: vec![(
             partition.clone(),
-            LogView::beginning(NextOffset(next), Some(started(1, START).writer)),
+            LogView::beginning(
+                NextOffset(next),
+                Some((started(1, START).writer, Offset(0))),
+            ),
         )],
         appended_to: START,
         unpublished: [partition.clone()].into(),

@@ -59,8 +59,8 @@ pub enum Reading {
 /// What has been read of one partition of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LogView {
-    /// Whose marker was the last one.
-    owner: Option<Writer>,
+    /// Whose marker was the last one, and where it stands.
+    owner: Option<(Writer, Offset)>,
     /// Everything before this has been read.
     read_to: NextOffset,
 }
@@ -74,6 +74,15 @@ pub struct Checkpoint {
     pub appended_to: Timestamp,
     /// Partitions of intents of which the log may lack all that is recorded here: the ledger was not replicated before.
     pub unpublished: BTreeSet<TopicPartition>,
+}
+
+/// Where something was appended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Appended {
+    /// Its own place.
+    pub at: Offset,
+    /// Everything before this had been read when it was appended. What stands before that was appended to another log.
+    pub after: NextOffset,
 }
 
 /// Whether what a tenure appended was appended by the owner.
@@ -100,7 +109,7 @@ impl Checkpoint {
 
 impl LogView {
     /// Nothing has been read yet; reading begins here, with this owner if what came before was read by an earlier process.
-    pub const fn beginning(read_to: NextOffset, owner: Option<Writer>) -> Self {
+    pub const fn beginning(read_to: NextOffset, owner: Option<(Writer, Offset)>) -> Self {
         Self { owner, read_to }
     }
 
@@ -113,7 +122,7 @@ impl LogView {
         self.read_to = offset.next();
         match logged {
             Logged::Owner(writer) => {
-                self.owner = Some(writer);
+                self.owner = Some((writer, offset));
                 Reading::Begun(writer)
             }
             Logged::Entry(entry) if self.counts(&entry) => Reading::Fold(entry),
@@ -130,15 +139,19 @@ impl LogView {
     fn counts(&self, entry: &Entry) -> bool {
         match entry.fact {
             Fact::Started { .. } | Fact::Answered { .. } | Fact::DeadLettered { .. } => true,
-            Fact::DeadLettering { .. } => self.owner == Some(entry.writer),
+            // Where no marker has been read, it stood before what is left of the log.
+            Fact::DeadLettering { .. } => self.owner().is_none_or(|owner| owner == entry.writer),
         }
     }
 
-    /// Whether what `writer` appended at `offset` was the owner's.
-    pub fn claim(&self, writer: Writer, offset: Offset) -> Claim {
-        if self.read_to < offset.next() {
+    /// Whether what `writer` has appended was the owner's.
+    pub fn claim(&self, writer: Writer, appended: Appended) -> Claim {
+        if appended.at.0 < appended.after.0 {
+            // The log that was read has been made anew.
+            Claim::Fenced
+        } else if self.read_to < appended.at.next() {
             Claim::NotYet
-        } else if self.owner == Some(writer) {
+        } else if self.owner() == Some(writer) {
             Claim::Good
         } else {
             // If the other marker came after it, it was the owner's: that helps nobody now.
@@ -147,7 +160,12 @@ impl LogView {
     }
 
     /// Whose marker was the last one.
-    pub const fn owner(&self) -> Option<Writer> {
+    pub fn owner(&self) -> Option<Writer> {
+        self.owner.map(|(writer, _)| writer)
+    }
+
+    /// The last marker, and where it stands: by that a log is known again.
+    pub const fn marker(&self) -> Option<(Writer, Offset)> {
         self.owner
     }
 
@@ -274,9 +292,9 @@ mod tests {
     }
 
     #[test]
-    fn a_decision_before_any_marker_is_nobody_s() {
-        assert_eq!(read(&[entry(FIRST, dead_lettering())]), ["too late"]);
-        let went_on = LogView::beginning(NextOffset(7), Some(FIRST));
+    fn a_decision_whose_marker_the_log_has_forgotten_counts() {
+        assert_eq!(read(&[entry(FIRST, dead_lettering())]), ["fold"]);
+        let went_on = LogView::beginning(NextOffset(7), Some((FIRST, Offset(3))));
         let decision = entry(FIRST, dead_lettering());
         let mut view = went_on;
         assert!(matches!(view.read(Offset(7), decision), Reading::Fold(_)));
@@ -286,30 +304,48 @@ mod tests {
     fn a_claim_is_good_once_it_is_read_back_with_its_own_marker_the_latest() {
         let mut view = LogView::beginning(NextOffset(0), None);
         view.read(Offset(0), Logged::Owner(FIRST));
-        assert_eq!(view.claim(FIRST, Offset(1)), Claim::NotYet);
+        assert_eq!(view.claim(FIRST, appended(1)), Claim::NotYet);
         view.read(Offset(1), entry(FIRST, started()));
-        assert_eq!(view.claim(FIRST, Offset(1)), Claim::Good);
-        assert_eq!(view.claim(SECOND, Offset(1)), Claim::Fenced);
+        assert_eq!(view.claim(FIRST, appended(1)), Claim::Good);
+        assert_eq!(view.claim(SECOND, appended(1)), Claim::Fenced);
         view.read(Offset(2), Logged::Owner(SECOND));
-        assert_eq!(view.claim(FIRST, Offset(1)), Claim::Fenced);
-        assert_eq!(view.claim(SECOND, Offset(2)), Claim::Good);
+        assert_eq!(view.claim(FIRST, appended(1)), Claim::Fenced);
+        assert_eq!(view.claim(SECOND, appended(2)), Claim::Good);
     }
 
     #[test]
     fn gaps_are_passed_and_what_says_nothing_to_us_is_read_all_the_same() {
-        let mut view = LogView::beginning(NextOffset(5), Some(SECOND));
+        let mut view = LogView::beginning(NextOffset(5), Some((SECOND, Offset(2))));
         let begun = view.read(Offset(9), Logged::Owner(FIRST));
         assert_eq!(begun, Reading::Begun(FIRST));
         assert_eq!(view.read_to(), NextOffset(10));
         view.pass(Offset(11));
-        assert_eq!(view.claim(FIRST, Offset(11)), Claim::Good);
+        assert_eq!(view.claim(FIRST, appended(11)), Claim::Good);
+    }
+
+    #[test]
+    fn what_was_appended_before_what_had_been_read_went_to_another_log() {
+        let view = LogView::beginning(NextOffset(202), Some((FIRST, Offset(5))));
+        let anew = Appended {
+            at: Offset(10),
+            after: NextOffset(202),
+        };
+        assert_eq!(view.claim(FIRST, anew), Claim::Fenced);
+    }
+
+    /// Appended there when nothing had been read.
+    fn appended(at: i64) -> Appended {
+        Appended {
+            at: Offset(at),
+            after: NextOffset(0),
+        }
     }
 
     #[test]
     fn a_log_that_begins_again_has_no_owner_until_somebody_says_so() {
-        let mut view = LogView::beginning(NextOffset(5), Some(FIRST));
+        let mut view = LogView::beginning(NextOffset(5), Some((FIRST, Offset(2))));
         view.read(Offset(0), entry(FIRST, started()));
         assert_eq!((view.owner(), view.read_to()), (None, NextOffset(1)));
-        assert_eq!(view.claim(FIRST, Offset(0)), Claim::Fenced);
+        assert_eq!(view.claim(FIRST, appended(0)), Claim::Fenced);
     }
 }

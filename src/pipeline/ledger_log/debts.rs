@@ -2,8 +2,9 @@
 //! before any tenure of this process owns its partition, so that nothing is suppressed or committed for what only one disk
 //! knows.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use futures_util::future::join_all;
 use tokio::sync::{mpsc, watch};
@@ -16,7 +17,10 @@ use crate::domain::time::Timestamp;
 
 use super::LedgerLog;
 use crate::pipeline::tenure::Tenure;
+use crate::telemetry::status::NotReady;
 
+/// Between two tries to read a ledger that cannot be read.
+const READ_AGAIN: Duration = Duration::from_secs(10);
 /// Stories that are read from the disk ahead of being appended, at most.
 const AHEAD: usize = 256;
 
@@ -65,15 +69,25 @@ impl LedgerLog {
         let Some(since) = self.debts.since() else {
             return;
         };
-        // Those of partitions that were never published are told by their owner, with all the rest.
-        let unpublished = self.debts.unpublished();
-        let is_owed = move |story: &Story| {
-            story.updated_at >= since && !unpublished.contains(&story.subject.origin.partition)
-        };
+        // Those of partitions that were never published are told by their owner, with all the rest. What belongs to a topic or
+        // a partition that is gone has no log any more.
+        let mut published: HashSet<_> = self.logs.partitions().into_iter().collect();
+        for partition in self.debts.unpublished() {
+            published.remove(&partition);
+        }
+        let published = Arc::new(published);
         let nobody = Writer(uuid::Uuid::nil());
-        let told = self.tell(ledger, is_owed, (Owing::Results, nobody)).await;
-        if told.is_ok() {
-            self.debts.results.send_replace(None);
+        loop {
+            let of = Arc::clone(&published);
+            let is_owed = move |story: &Story| {
+                story.updated_at >= since && of.contains(&story.subject.origin.partition)
+            };
+            let told = self.tell(Arc::clone(&ledger), is_owed, (Owing::Results, nobody));
+            if told.await.is_ok() {
+                self.debts.results.send_replace(None);
+                return;
+            }
+            tokio::time::sleep(READ_AGAIN).await;
         }
     }
 
@@ -83,16 +97,15 @@ impl LedgerLog {
             let of = tenure.partition.clone();
             let is_owed = move |story: &Story| story.subject.origin.partition == of;
             let everything = (Owing::Everything, tenure.writer);
-            if self
-                .tell(Arc::clone(ledger), is_owed, everything)
+            // Without it nothing may begin.
+            while self
+                .tell(Arc::clone(ledger), is_owed.clone(), everything)
                 .await
-                .is_ok()
+                .is_err()
             {
-                self.debts.locked().remove(&tenure.partition);
-            } else {
-                // Without it nothing may begin: the next assignment tries again.
-                std::future::pending::<()>().await;
+                tokio::time::sleep(READ_AGAIN).await;
             }
+            self.debts.locked().remove(&tenure.partition);
         }
         self.debts.results_paid().await;
     }
@@ -128,10 +141,13 @@ impl LedgerLog {
                 "appended to the ledger topic what it may have lacked of this ledger"
             ),
             Ok(()) => {}
-            Err(error) => tracing::error!(
-                %error,
-                "the ledger could not be read for what the ledger topic may lack: nothing is sent before that"
-            ),
+            Err(error) => {
+                self.status.set(NotReady::LedgerNotWritable);
+                tracing::error!(
+                    %error,
+                    "the ledger could not be read for what the ledger topic may lack: nothing is sent before that"
+                );
+            }
         }
         looked
     }

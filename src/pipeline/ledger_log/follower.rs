@@ -8,15 +8,15 @@ use std::time::Duration;
 
 use rdkafka::error::KafkaResult;
 use tokio::runtime::Handle;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
 use crate::adapters::kafka::ledger_topic::{LedgerReader, Told, Unreadable};
 use crate::adapters::ledger::{Changed, Ledger, LedgerError};
 use crate::domain::idempotency_key::ProfileHash;
-use crate::domain::ledger_entry::{Entry, Writer};
-use crate::domain::ledger_log::{Checkpoint, LogView, Logged, Reading};
-use crate::domain::position::{NextOffset, Position, TopicPartition};
+use crate::domain::ledger_entry::Entry;
+use crate::domain::ledger_log::{LogView, Logged, Reading};
+use crate::domain::position::{Position, TopicPartition};
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::status::{NotReady, Status};
 
@@ -32,8 +32,6 @@ const GATHER: Duration = Duration::from_millis(5);
 const BATCH: usize = 1_024;
 /// Between two checkpoints.
 const CHECKPOINT_EVERY: Duration = Duration::from_secs(5);
-/// How long a broker may take to say where a partition of the log begins and ends.
-const ASK: Duration = Duration::from_secs(20);
 
 /// The following thread.
 pub struct Follower {
@@ -44,6 +42,7 @@ pub struct Follower {
     stuck: BTreeSet<TopicPartition>,
     gathered: Gathered,
     checkpointed: Instant,
+    reminded: Instant,
 }
 
 /// What the following thread works with.
@@ -64,6 +63,8 @@ pub struct Parts {
     pub metrics: Arc<Metrics>,
     /// What the admin listener tells.
     pub status: Arc<Status>,
+    /// How often owners say again that they are: well before the log forgets it.
+    pub remind_every: Duration,
     /// Turns true when following is to end.
     pub stop: watch::Receiver<bool>,
 }
@@ -73,20 +74,21 @@ pub struct Parts {
 struct Gathered {
     entries: Vec<Entry>,
     profiles: HashMap<ProfileHash, Arc<str>>,
-    /// Owners' markers, in the order of the log.
-    begun: Vec<(TopicPartition, Writer)>,
     views: BTreeMap<TopicPartition, LogView>,
     since: Option<Instant>,
 }
 
 impl Follower {
-    /// Finds out where to begin in each partition: where an earlier process on this machine has left off, as long as the log
-    /// still reaches back so far.
+    /// Follows each partition from where the view of it ends.
     ///
     /// # Errors
     ///
-    /// When no broker answers.
-    pub fn new(reader: LedgerReader, parts: Parts, checkpoint: &Checkpoint) -> KafkaResult<Self> {
+    /// When librdkafka does not take the partitions.
+    pub fn new(
+        reader: LedgerReader,
+        parts: Parts,
+        begin: Vec<(TopicPartition, LogView)>,
+    ) -> KafkaResult<Self> {
         let mut follower = Self {
             reader,
             parts,
@@ -94,18 +96,11 @@ impl Follower {
             stuck: BTreeSet::new(),
             gathered: Gathered::default(),
             checkpointed: Instant::now(),
+            reminded: Instant::now(),
         };
         let mut from = Vec::new();
-        for partition in follower.parts.log.logs.partitions() {
+        for (partition, view) in begin {
             let log = follower.parts.log.logs.log_of(&partition);
-            let (low, high) = follower.reader.watermarks(&log, ASK)?;
-            let low = NextOffset(low.0);
-            let mut known = checkpoint.followed.iter();
-            let left_off = known.find(|(of, _)| *of == partition);
-            let view = left_off
-                .map(|(_, view)| *view)
-                .filter(|view| (low..=high).contains(&view.read_to()))
-                .unwrap_or(LogView::beginning(low, None));
             from.push((log, Some(view.read_to())));
             follower.views.insert(partition, view);
         }
@@ -115,19 +110,26 @@ impl Follower {
         Ok(follower)
     }
 
-    /// Starts the thread.
+    /// Starts the thread. `alive` goes when it ends.
     ///
     /// # Errors
     ///
     /// When the system refuses.
-    pub fn start(self) -> std::io::Result<JoinHandle<()>> {
+    pub fn start(self, alive: oneshot::Sender<()>) -> std::io::Result<JoinHandle<()>> {
         std::thread::Builder::new()
             .name("ledger-follower".into())
-            .spawn(move || self.run())
+            .spawn(move || {
+                // Dropped at the end, whatever that is.
+                let _alive = alive;
+                self.run();
+            })
     }
 
     fn run(mut self) {
         while !*self.parts.stop.borrow() {
+            if self.reminded.elapsed() >= self.parts.remind_every {
+                self.remind();
+            }
             let wait = match self.gathered.since {
                 Some(since) => GATHER.saturating_sub(since.elapsed()),
                 None => LOOK,
@@ -170,9 +172,8 @@ impl Follower {
         self.gathered.since.get_or_insert_with(Instant::now);
         match logged {
             Ok(logged) => match view.read(at.offset, logged) {
-                Reading::Fold(entry) if self.parts.log.is_own(&entry) => {}
                 Reading::Fold(entry) => self.gathered.entries.push(*entry),
-                Reading::Begun(writer) => self.gathered.begun.push((partition.clone(), writer)),
+                Reading::Begun(_) => {}
                 Reading::Keep { hash, text } => {
                     self.gathered.profiles.insert(hash, text);
                 }
@@ -204,7 +205,6 @@ impl Follower {
         let Gathered {
             entries,
             profiles,
-            begun,
             views,
             ..
         } = std::mem::take(&mut self.gathered);
@@ -238,28 +238,39 @@ impl Follower {
                 }
             }
         }
-        self.parts.log.has_followed(views);
-        for (partition, writer) in begun {
-            self.fence(partition, writer);
+        self.parts.log.has_followed(views.clone());
+        for (partition, view) in views {
+            self.fence(partition, &view);
         }
         true
     }
 
-    /// Ends the tenure that another one has followed.
-    fn fence(&self, partition: TopicPartition, owner: Writer) {
+    /// Ends a tenure that the log does not name as the owner any more: another one has followed, or the log was made anew.
+    fn fence(&self, partition: TopicPartition, view: &LogView) {
         let Some(tenure) = self.parts.tenures.of(&partition) else {
             return;
         };
-        if tenure.writer == owner || !tenure.owns() || tenure.is_over() {
+        if view.owner() == Some(tenure.writer) || !tenure.owns() || tenure.is_over() {
             return;
         }
         tracing::warn!(
             %partition, epoch = tenure.epoch.0,
-            "another instance says in the ledger topic that it owns the partition: nothing more is started here"
+            "the ledger topic does not name us as the partition's owner any more: nothing more is started here"
         );
         tenure.end();
         // Nobody listens any more at the end of the process.
         let _ = self.parts.fenced.send(partition);
+    }
+
+    /// Lets the owners say again that they are.
+    fn remind(&mut self) {
+        self.reminded = Instant::now();
+        for tenure in self.parts.tenures.all() {
+            if tenure.owns() && !tenure.is_over() {
+                let log = Arc::clone(&self.parts.log);
+                self.parts.runtime.spawn(log.remind(tenure));
+            }
+        }
     }
 
     fn keep_checkpoint(&mut self, is_last: bool) {

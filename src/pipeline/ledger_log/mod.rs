@@ -5,10 +5,11 @@ mod debts;
 mod follower;
 mod logs;
 mod opening;
+mod recognising;
 mod taking_over;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rdkafka::error::KafkaError;
@@ -17,9 +18,8 @@ use tokio::sync::Notify;
 use crate::adapters::clock::Clock;
 use crate::adapters::kafka::ledger_topic::LedgerAppender;
 use crate::domain::idempotency_key::ProfileHash;
-use crate::domain::ledger_entry::{Entry, Fact, Writer};
-use crate::domain::ledger_log::{Checkpoint, Claim, LogView, Logged};
-use crate::domain::position::{Offset, TopicPartition};
+use crate::domain::ledger_log::{Appended, Checkpoint, Claim, LogView, Logged};
+use crate::domain::position::{NextOffset, TopicPartition};
 use crate::domain::time::{CLOCK_SKEW, Timestamp};
 use crate::telemetry::status::{NotReady, Status};
 
@@ -42,8 +42,6 @@ pub struct LedgerLog {
     /// How far the log of each partition of intents has been followed.
     followed: Mutex<HashMap<TopicPartition, LogView>>,
     moved: Notify,
-    /// The tenures of this process. What they append is in the ledger already.
-    writers: RwLock<HashSet<Writer>>,
     /// The profiles in force, for those who must render what is open here.
     profiles: Vec<(ProfileHash, Arc<str>)>,
     /// What an earlier process on this machine may have recorded and not appended.
@@ -65,13 +63,13 @@ pub struct Owed<'a> {
 }
 
 impl LedgerLog {
-    /// Whether what this tenure appended at `offset` was the owner's. Resolves once the log has been followed so far.
-    pub async fn claim(&self, tenure: &Tenure, offset: Offset) -> Claim {
+    /// Whether what this tenure has appended was the owner's. Resolves once the log has been followed so far.
+    pub async fn claim(&self, tenure: &Tenure, appended: Appended) -> Claim {
         let followed = async {
             loop {
                 let moved = self.moved.notified();
                 let view = self.followed().get(&tenure.partition).copied();
-                match view.map_or(Claim::NotYet, |view| view.claim(tenure.writer, offset)) {
+                match view.map_or(Claim::NotYet, |view| view.claim(tenure.writer, appended)) {
                     Claim::NotYet => moved.await,
                     claim @ (Claim::Good | Claim::Fenced) => return claim,
                 }
@@ -84,16 +82,18 @@ impl LedgerLog {
     }
 
     /// Appends to the partition of the log that belongs to `partition` of the intents, and tries until it is acknowledged.
-    pub async fn append(&self, partition: &TopicPartition, logged: &Logged) -> Offset {
-        let at = self.logs.log_of(partition);
+    pub async fn append(&self, partition: &TopicPartition, logged: &Logged) -> Appended {
+        let to = self.logs.log_of(partition);
         loop {
-            match self.appender.append(&at, logged).await {
-                Ok(offset) => {
+            let after = self.followed().get(partition).map(LogView::read_to);
+            match self.appender.append(&to, logged).await {
+                Ok(at) => {
                     self.status.clear(NotReady::LedgerTopicUnavailable);
-                    return offset;
+                    let after = after.unwrap_or(NextOffset(0));
+                    return Appended { at, after };
                 }
                 Err(error) => {
-                    self.not_acknowledged(&at, &error);
+                    self.not_acknowledged(&to, &error);
                     tokio::time::sleep(TRY_AGAIN).await;
                 }
             }
@@ -116,6 +116,26 @@ impl LedgerLog {
         unacknowledged.next += 1;
         unacknowledged.since.insert(number, at);
         Owed { log: self, number }
+    }
+
+    /// Says again whose the partition is and by which profiles its intents are rendered, before the log forgets it.
+    async fn remind(self: Arc<Self>, tenure: Arc<Tenure>) {
+        self.append_profiles(&tenure.partition).await;
+        let marker = Logged::Owner(tenure.writer);
+        if !tenure.is_over() {
+            tokio::select! {
+                _ = self.append(&tenure.partition, &marker) => {}
+                () = tenure.over() => {}
+            }
+        }
+    }
+
+    async fn append_profiles(&self, partition: &TopicPartition) {
+        for (hash, text) in &self.profiles {
+            let (hash, text) = (*hash, Arc::clone(text));
+            self.append(partition, &Logged::Profile { hash, text })
+                .await;
+        }
     }
 
     /// How far the log has been followed. What is recorded after the last checkpoint of a process is none of its own.
@@ -143,18 +163,6 @@ impl LedgerLog {
     fn has_followed(&self, views: impl IntoIterator<Item = (TopicPartition, LogView)>) {
         self.followed().extend(views);
         self.moved.notify_waiters();
-    }
-
-    /// Whether the ledger has this already because a tenure of this process has put it there.
-    fn is_own(&self, entry: &Entry) -> bool {
-        match entry.fact {
-            // It is put there by being read from the log.
-            Fact::DeadLettering { .. } => false,
-            Fact::Started { .. } | Fact::Answered { .. } | Fact::DeadLettered { .. } => {
-                let writers = self.writers.read().unwrap_or_else(PoisonError::into_inner);
-                writers.contains(&entry.writer)
-            }
-        }
     }
 
     fn followed(&self) -> MutexGuard<'_, HashMap<TopicPartition, LogView>> {

@@ -1,15 +1,17 @@
 //! Opens the log at the start of a process.
 
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use rdkafka::error::KafkaError;
 use tokio::runtime::Handle;
-use tokio::sync::{Notify, mpsc, watch};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
 
 use super::debts::Debts;
 use super::follower::{self, Follower};
 use super::logs::{LogOf, Logs};
+use super::recognising::{Recognised, recognise};
 use super::{LedgerLog, Unacknowledged};
 use crate::adapters::clock::Clock;
 use crate::adapters::kafka::client;
@@ -33,6 +35,8 @@ pub struct Opening<'a> {
     pub tokens: &'a TokenSource,
     /// The log of each intents topic.
     pub logs: Vec<LogOf>,
+    /// How long the log remembers at least.
+    pub retention: Duration,
     /// The profiles in force.
     pub profiles: Vec<(ProfileHash, Arc<str>)>,
     /// Where everything goes.
@@ -79,9 +83,16 @@ pub struct Opened {
 pub struct Following {
     stop: watch::Sender<bool>,
     thread: JoinHandle<()>,
+    ended: oneshot::Receiver<()>,
 }
 
 impl Following {
+    /// Resolves once it has ended by itself: nobody learns any more what others do.
+    pub async fn ended(&mut self) {
+        // It never says anything but that it is gone.
+        let _ = (&mut self.ended).await;
+    }
+
     /// Ends it, after it has kept how far it has come.
     pub fn end(self) {
         self.stop.send_replace(true);
@@ -98,8 +109,28 @@ impl Following {
 /// When no broker answers, or the ledger cannot be read.
 pub fn open(opening: Opening<'_>) -> Result<Opened, OpeningError> {
     let logs = Logs(opening.logs);
-    let checkpoint = opening.ledger.checkpoint()?;
-    let checkpoint = checkpoint.unwrap_or_else(|| Checkpoint::none_yet(logs.partitions()));
+    let reader = client::ledger_reader(opening.kafka);
+    let reader = LedgerReader::new(&reader, opening.tokens.clone())?;
+    let mut checkpoint = match opening.ledger.checkpoint()? {
+        Some(checkpoint) => checkpoint,
+        // It holds nothing that the log could lack.
+        None if opening.ledger.size().entries == 0 => Checkpoint::none_yet([]),
+        None => Checkpoint::none_yet(logs.partitions()),
+    };
+    let Recognised { begin, strange } = recognise(&reader, &logs, &checkpoint)?;
+    for partition in strange {
+        let was_followed = checkpoint.followed.iter().any(|(of, _)| *of == partition);
+        if was_followed && checkpoint.unpublished.insert(partition.clone()) {
+            tracing::warn!(
+                %partition,
+                "the ledger topic is not the one that this ledger has followed: it is read from its beginning, and told what is known here"
+            );
+        }
+    }
+    checkpoint.followed.clone_from(&begin);
+    opening
+        .runtime
+        .block_on(opening.ledger.keep_checkpoint(checkpoint.clone()))?;
     let appender = client::ledger_appender(opening.kafka);
     let log = Arc::new(LedgerLog {
         appender: LedgerAppender::new(&appender, opening.tokens.clone())?,
@@ -108,13 +139,10 @@ pub fn open(opening: Opening<'_>) -> Result<Opened, OpeningError> {
         status: Arc::clone(&opening.status),
         followed: Mutex::default(),
         moved: Notify::new(),
-        writers: RwLock::default(),
         profiles: opening.profiles,
         debts: Debts::of(&checkpoint),
         unacknowledged: Mutex::new(Unacknowledged::default()),
     });
-    let reader = client::ledger_reader(opening.kafka);
-    let reader = LedgerReader::new(&reader, opening.tokens.clone())?;
     opening
         .runtime
         .spawn(Arc::clone(&log).pay_results(Arc::clone(&opening.ledger)));
@@ -129,13 +157,19 @@ pub fn open(opening: Opening<'_>) -> Result<Opened, OpeningError> {
         runtime: opening.runtime,
         metrics: opening.metrics,
         status: opening.status,
+        remind_every: opening.retention / 4,
         stop: stopped,
     };
-    let follower = Follower::new(reader, parts, &checkpoint)?;
-    let thread = follower.start()?;
+    let follower = Follower::new(reader, parts, begin)?;
+    let (alive, ended) = oneshot::channel();
+    let thread = follower.start(alive)?;
     Ok(Opened {
         log,
-        following: Following { stop, thread },
+        following: Following {
+            stop,
+            thread,
+            ended,
+        },
         fenced: told,
     })
 }

@@ -1,7 +1,7 @@
 //! How a tenure becomes the owner of its partition in the log: its marker, what this machine still owes the log, and the log read
 //! up to there.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use crate::adapters::ledger::Ledger;
 use crate::domain::ledger_log::{Claim, Logged};
@@ -15,15 +15,7 @@ impl LedgerLog {
     pub async fn take_over(self: &Arc<Self>, ledger: &Arc<dyn Ledger>, tenure: &Tenure) -> Claim {
         let (partition, writer) = (&tenure.partition, tenure.writer);
         let taking = async {
-            self.writers
-                .write()
-                .unwrap_or_else(PoisonError::into_inner)
-                .insert(writer);
-            for (hash, text) in &self.profiles {
-                let (hash, text) = (*hash, Arc::clone(text));
-                self.append(partition, &Logged::Profile { hash, text })
-                    .await;
-            }
+            self.append_profiles(partition).await;
             let marker = self.append(partition, &Logged::Owner(writer)).await;
             self.pay(ledger, tenure).await;
             self.claim(tenure, marker).await

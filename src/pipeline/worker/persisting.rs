@@ -13,9 +13,8 @@ use crate::adapters::ledger::LedgerError;
 use crate::domain::attempt::Withheld;
 use crate::domain::idempotency_key::LedgerKey;
 use crate::domain::ledger_entry::{Entry, Fact, Story, Subject, Writer};
-use crate::domain::ledger_log::{Claim, Logged};
+use crate::domain::ledger_log::{Appended, Claim, Logged};
 use crate::domain::offset_tracker::Persisted;
-use crate::domain::position::Offset;
 use crate::telemetry::status::NotReady;
 
 use super::{Crew, Job, Stopped};
@@ -27,7 +26,7 @@ pub(super) enum Place {
     /// On the disk, and there is no ledger topic.
     OnDisk,
     /// On the disk and in the ledger topic.
-    InLog(Offset),
+    InLog(Appended),
     /// On the disk, and perhaps in the ledger topic: its tenure ended before that was known.
     Nowhere,
 }

@@ -14,6 +14,14 @@ fn replicated(kafka: &Embedded, url: &str) -> Setup {
     Setup::new(kafka, url).set("LEDGER__REPLICATION", "topic")
 }
 
+async fn keyless() -> Stub {
+    Stub::start(Options {
+        keys: false,
+        ..Options::default()
+    })
+    .await
+}
+
 fn intents(count: usize) -> Vec<Sent> {
     let one = |n| Sent::json(&sms(&format!("e-{n}"), "hello"));
     (0..count).map(one).collect()
@@ -22,11 +30,7 @@ fn intents(count: usize) -> Vec<Sent> {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_instance_with_an_empty_disk_sends_nothing_again() {
     let kafka = Embedded::with_partitions(2);
-    let stub = Stub::start(Options {
-        keys: false,
-        ..Options::default()
-    })
-    .await;
+    let stub = keyless().await;
     let setup = replicated(&kafka, &stub.url()).with_profile(KEYLESS_PROFILE);
     let home = Home::new(&setup);
     kafka.publish(&intents(100)).await;
@@ -133,11 +137,7 @@ async fn a_dead_letter_is_written_once_whoever_reads_its_intent_again() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_ledger_that_was_not_replicated_before_is_told_to_the_topic() {
     let kafka = Embedded::with_partitions(1);
-    let stub = Stub::start(Options {
-        keys: false,
-        ..Options::default()
-    })
-    .await;
+    let stub = keyless().await;
     let alone = Setup::new(&kafka, &stub.url()).with_profile(KEYLESS_PROFILE);
     let home = Home::new(&alone);
     kafka.publish(&intents(50)).await;
@@ -162,4 +162,85 @@ async fn a_ledger_that_was_not_replicated_before_is_told_to_the_topic() {
     let standing = Standing::of(&kafka, &elsewhere).stub(&stub);
     standing.in_another_group().holds(worker).await;
     assert_eq!(stub.stats().await.deliveries, 50);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_story_of_a_partition_that_is_gone_holds_nothing_up() {
+    let two = Embedded::with_partitions(2);
+    let stub = keyless().await;
+    let alone = Setup::new(&two, &stub.url()).with_profile(KEYLESS_PROFILE);
+    let home = Home::new(&alone);
+    let of_the_second: Vec<_> = intents(4).into_iter().map(|sent| sent.at(1)).collect();
+    two.publish(&of_the_second).await;
+    let mut worker = home.start(&alone);
+    two.until_committed().await;
+    worker.term();
+    assert_eq!(code(worker.ended(SOON).await), 0);
+
+    let one = Embedded::with_partitions(1);
+    let setup = replicated(&one, &stub.url()).with_profile(KEYLESS_PROFILE);
+    home.configure(&setup);
+    one.publish(&[Sent::json(&sms("new", "hello"))]).await;
+    let _worker = home.start(&setup);
+    one.until_committed().await;
+    assert_eq!(stub.stats().await.deliveries, 5);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_instance_with_an_empty_disk_owes_the_topic_nothing() {
+    let kafka = Embedded::with_partitions(1);
+    let stub = keyless().await;
+    let setup = replicated(&kafka, &stub.url()).with_profile(KEYLESS_PROFILE);
+    kafka.publish(&intents(200)).await;
+    let home = Home::new(&setup);
+    let mut worker = home.start(&setup);
+    kafka.until_committed().await;
+    worker.kill();
+    let before = kafka.watermarks("send-intents.ledger")[0].1;
+    for group in ["second", "third"] {
+        let setup = setup.clone().set("KAFKA__GROUP", group);
+        let elsewhere = Home::new(&setup);
+        let mut worker = elsewhere.start(&setup);
+        kafka
+            .until_committed_to_the_end(group, "send-intents", SOON)
+            .await;
+        worker.kill();
+    }
+    let after = kafka.watermarks("send-intents.ledger")[0].1;
+    assert_eq!(after - before, 4, "a marker and a profile each");
+    assert_eq!(stub.stats().await.deliveries, 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_ledger_topic_that_was_made_anew_is_not_taken_for_the_one_that_was_followed() {
+    let stub = keyless().await;
+    let first = Embedded::with_partitions(1);
+    let setup = replicated(&first, &stub.url()).with_profile(KEYLESS_PROFILE);
+    first.publish(&intents(100)).await;
+    let sleeper = Home::new(&setup);
+    let mut worker = sleeper.start(&setup);
+    first.until_committed().await;
+    worker.term();
+    assert_eq!(code(worker.ended(SOON).await), 0);
+
+    // Its log grows past where the sleeper had left the other one.
+    let anew = Embedded::with_partitions(1);
+    let setup = replicated(&anew, &stub.url()).with_profile(KEYLESS_PROFILE);
+    let others = (0..200).map(|n| Sent::json(&sms(&format!("another-{n}"), "hello")));
+    anew.publish(&others.collect::<Vec<_>>()).await;
+    let home = Home::new(&setup);
+    let mut worker = home.start(&setup);
+    anew.until_committed().await;
+    worker.kill();
+
+    let setup = setup.in_another_group();
+    sleeper.configure(&setup);
+    let _worker = sleeper.start(&setup);
+    anew.until_committed_in_another_group().await;
+    assert_eq!(stub.stats().await.deliveries, 300, "none of them twice");
+    assert!(
+        sleeper
+            .log()
+            .contains("is not the one that this ledger has followed")
+    );
 }

@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::time::Duration;
 
+use rdkafka::admin::{AdminClient, AdminOptions};
+use rdkafka::client::DefaultClientContext;
 use rustix::process::Signal;
 use sendonce::domain::ledger_entry::Story;
 use sendonce::stub_provider::{Fault, FaultMix, Options};
@@ -14,7 +16,7 @@ use tokio::time::Instant;
 
 use super::place::Place;
 use crate::dead_letters::DeadLetter;
-use crate::kafka_cluster::shared;
+use crate::kafka_cluster::{Size, private, shared};
 use crate::ledger_view::stories;
 use crate::product::{Home, KEYLESS_PROFILE, STUB_PROFILE, Sent, code};
 use crate::stub::{Stub, mix};
@@ -300,10 +302,53 @@ async fn an_owner_that_wakes_after_another_has_gone_on_sends_nothing_again() {
     assert!(delivered.len() + letters.len() >= 1_000);
 }
 
+/// Somebody has deleted the topic under a running worker and made it anew: the worker says again that it is the owner, and
+/// goes on.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_ledger_topic_that_is_made_anew_under_its_owner_is_owned_again() {
+    let Some(kafka) = private(Size::One, &[]) else {
+        return;
+    };
+    let place = Place::new(&kafka, "made-anew", 1).await;
+    let ledger = place.ledger_topic();
+    kafka.create_topics(&[(&ledger, 1)]).await;
+    let stub = Stub::start(Options {
+        keys: false,
+        ..Options::default()
+    })
+    .await;
+    let setup = place
+        .setup(&stub.url())
+        .with_profile(KEYLESS_PROFILE)
+        .set("LEDGER__REPLICATION", "topic")
+        .set("RETRY__BASE", "20ms");
+    let home = Home::new(&setup);
+    let records: Vec<Sent> = (0..20).map(record).collect();
+    place.publish(&records[..4]).await;
+    let _worker = home.start(&setup);
+    place.until_committed_to_the_end().await;
+    let admin: AdminClient<DefaultClientContext> = kafka.client().create().expect("a client");
+    let deleted = admin.delete_topics(&[&ledger], &AdminOptions::new()).await;
+    assert!(deleted.expect("an answer")[0].is_ok());
+    kafka.until_led(&ledger, 0).await;
+    kafka.create_topics(&[(&ledger, 1)]).await;
+    place.publish(&records[4..]).await;
+    place.until_committed_to_the_end().await;
+    assert_eq!(stub.stats().await.deliveries, 20);
+    assert!(place.letters().is_empty());
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_ledger_topic_that_is_unfit_is_refused_at_start() {
     let Some(kafka) = shared() else { return };
+    let forgetful = [("retention.ms", "86400000")];
     for (name, partitions, settings, problem) in [
+        (
+            "unfit-log-forgetful",
+            2,
+            &forgetful[..],
+            "keeps entries for 1d",
+        ),
         ("unfit-log-few", 1, &[][..], "has 1 partitions"),
         (
             "unfit-log-compacted",
