@@ -24,7 +24,7 @@ enum Order {
     /// Commit what these tenures have settled, then tell.
     Now(Vec<Arc<Tenure>>, Sender<CommitResult>),
     /// Commit this position, though it may be committed already, then tell.
-    Confirm(TopicPartition, NextOffset, Sender<CommitResult>),
+    Confirm(Arc<Tenure>, NextOffset, Sender<CommitResult>),
 }
 
 impl Committer {
@@ -55,18 +55,13 @@ impl Committer {
         told.recv_timeout(timeout).ok()
     }
 
-    /// Asks the coordinator whether a partition is ours, by committing the position that it has or that is settled. `None` if
-    /// it did not answer within `timeout`.
-    pub fn confirm(
-        &self,
-        partition: &TopicPartition,
-        position: NextOffset,
-        timeout: Duration,
-    ) -> Option<CommitResult> {
+    /// Asks the coordinator whether a partition is ours, by committing the position that it has or that is settled. Does
+    /// not wait: the answer comes through what is returned.
+    pub fn confirm(&self, tenure: Arc<Tenure>, position: NextOffset) -> Receiver<CommitResult> {
         let (done, told) = channel();
-        let order = Order::Confirm(partition.clone(), position, done);
-        self.orders.send(order).ok()?;
-        told.recv_timeout(timeout).ok()
+        // Without a committer the answer is that there is none.
+        let _ = self.orders.send(Order::Confirm(tenure, position, done));
+        told
     }
 
     /// Ends the thread, and waits until its current commit has been answered.
@@ -95,8 +90,13 @@ impl Work {
                     // The one who asked may have stopped waiting.
                     let _ = done.send(result);
                 }
-                Ok(Order::Confirm(partition, position, done)) => {
-                    let result = self.send(&[(partition, position)]);
+                Ok(Order::Confirm(tenure, position, done)) => {
+                    // It may have been let go since: then the position is another one's.
+                    let result = if self.is_running(&tenure) {
+                        self.send(&[(tenure.partition.clone(), position)])
+                    } else {
+                        CommitResult::Stale
+                    };
                     let _ = done.send(result);
                 }
                 Err(RecvTimeoutError::Timeout) => {
@@ -149,6 +149,11 @@ impl Work {
         };
         self.metrics.commit(result);
         result
+    }
+
+    fn is_running(&self, tenure: &Arc<Tenure>) -> bool {
+        let running = self.tenures.of(&tenure.partition);
+        running.is_some_and(|running| Arc::ptr_eq(&running, tenure))
     }
 
     fn forget_all_but(&mut self, tenures: &[Arc<Tenure>]) {

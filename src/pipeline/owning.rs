@@ -108,6 +108,12 @@ impl Owning {
         self.taking.iter().any(|(of, _)| of == partition)
     }
 
+    /// Whether this very tenure is on its way to own its partition.
+    pub fn is_taking_for(&self, tenure: &Tenure) -> bool {
+        let of = (tenure.partition.clone(), tenure.epoch);
+        self.taking.contains(&of)
+    }
+
     /// What has come of it since the last look.
     pub fn news(&mut self) -> OwningNews {
         let mut news = OwningNews::default();

@@ -2,7 +2,7 @@
 //! stands against it, others tell.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -36,6 +36,8 @@ pub enum NotReady {
     LedgerTopicUnavailable,
     /// A partition of the ledger topic holds what this version cannot read: it is not taken up here.
     LedgerTopicUnreadable,
+    /// Another instance says that it owns a partition that is ours: the partition waits.
+    OwnerDisputed,
     /// Records wait, and nothing moves.
     Stalled,
     /// The process is ending.
@@ -46,7 +48,7 @@ pub enum NotReady {
 #[derive(Debug)]
 pub struct Status {
     /// One bit for each reason: every durable write clears one, so it must be cheap.
-    against: AtomicU8,
+    against: AtomicU16,
     beats: Mutex<Vec<(Loop, Instant)>>,
 }
 
@@ -62,13 +64,14 @@ impl Loop {
 
 impl NotReady {
     /// Every reason, in the order of the enum.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::NotAssigned,
         Self::LedgerNotWritable,
         Self::DeadLettersUnavailable,
         Self::ProfileMissing,
         Self::LedgerTopicUnavailable,
         Self::LedgerTopicUnreadable,
+        Self::OwnerDisputed,
         Self::Stalled,
         Self::Draining,
     ];
@@ -82,12 +85,13 @@ impl NotReady {
             Self::ProfileMissing => "profile_missing",
             Self::LedgerTopicUnavailable => "ledger_topic_unavailable",
             Self::LedgerTopicUnreadable => "ledger_topic_unreadable",
+            Self::OwnerDisputed => "owner_disputed",
             Self::Stalled => "stalled",
             Self::Draining => "draining",
         }
     }
 
-    const fn bit(self) -> u8 {
+    const fn bit(self) -> u16 {
         match self {
             Self::NotAssigned => 1,
             Self::LedgerNotWritable => 1 << 1,
@@ -97,6 +101,7 @@ impl NotReady {
             Self::ProfileMissing => 1 << 5,
             Self::LedgerTopicUnavailable => 1 << 6,
             Self::LedgerTopicUnreadable => 1 << 7,
+            Self::OwnerDisputed => 1 << 8,
         }
     }
 }
@@ -111,7 +116,7 @@ impl Default for Status {
     /// Not ready, since nothing is assigned yet; live, since no loop has begun.
     fn default() -> Self {
         Self {
-            against: AtomicU8::new(NotReady::NotAssigned.bit()),
+            against: AtomicU16::new(NotReady::NotAssigned.bit()),
             beats: Mutex::default(),
         }
     }

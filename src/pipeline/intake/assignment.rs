@@ -7,20 +7,22 @@ use rdkafka::error::KafkaError;
 use tokio::time::Instant;
 
 use crate::adapters::kafka::consumer::Beginning;
-use crate::domain::position::TopicPartition;
+use crate::domain::position::{NextOffset, TopicPartition};
 use crate::telemetry::metrics::{CommitResult, Rebalance};
 use crate::telemetry::status::NotReady;
 
+use super::disputes::Opened;
 use super::{Intake, LOOK, Leaving};
 use crate::pipeline::owning::OwningNews;
 use crate::pipeline::tenure::Tenure;
 
-/// How long the coordinator may take to say whether a partition is ours.
-const ASK: Duration = Duration::from_secs(10);
+/// How long a broker may take to say where a partition begins.
+const ASK: Duration = Duration::from_secs(1);
 
 impl Intake {
     pub(super) fn take_up(&mut self, partitions: Vec<TopicPartition>) -> Result<(), KafkaError> {
         self.metrics.rebalance(Rebalance::Assigned);
+        self.disown(&partitions);
         let beginnings = self.beginnings(&partitions)?;
         let (mut chosen, mut begun) = (Vec::new(), Vec::new());
         for (partition, beginning) in &beginnings {
@@ -86,26 +88,74 @@ impl Intake {
             tracing::warn!(%error, "reading could not be resumed");
         }
         for partition in disputed {
-            self.confirm(&partition);
+            self.dispute(partition);
+        }
+        for partition in self.disputes.due(Instant::now()) {
+            self.ask_whose(&partition);
+        }
+        for (partition, from, answer) in self.disputes.answers() {
+            match answer {
+                Some(CommitResult::Ok) => self.confirmed(&partition, from),
+                Some(CommitResult::Stale | CommitResult::Failed) | None => {
+                    self.disputes.ask_later(&partition, Instant::now());
+                }
+            }
         }
     }
 
-    /// Another instance has said in the ledger topic that it owns the partition. If the coordinator says that it is ours, that
-    /// was an earlier owner's late word: a new tenure begins, and says so after it.
-    fn confirm(&mut self, partition: &TopicPartition) {
+    /// Another instance has said in the ledger topic that it owns the partition, and so our tenure has ended. It waits, and the
+    /// coordinator is asked whose it is.
+    fn dispute(&mut self, partition: TopicPartition) {
+        let is_leaving = |leaving: &Leaving| leaving.partitions.contains(&partition);
+        let has_ended = self.tenures.of(&partition).is_some_and(|of| of.is_over());
+        if !has_ended || self.leaving.iter().any(is_leaving) {
+            return;
+        }
+        self.pause(std::slice::from_ref(&partition));
+        self.status.set(NotReady::OwnerDisputed);
+        let jitter = self.crew.jitter();
+        let opened = self
+            .disputes
+            .open(partition.clone(), Instant::now(), jitter);
+        if opened == Opened::Repeated {
+            tracing::warn!(
+                %partition,
+                "another instance takes the partition in the ledger topic again and again: another group uses the same ledger topic, or an instance does not let go. It is taken back ever more seldom"
+            );
+        }
+    }
+
+    /// Asks the coordinator, without waiting for the answer.
+    fn ask_whose(&mut self, partition: &TopicPartition) {
         let Some(tenure) = self.tenures.of(partition) else {
+            self.disputes.forget(std::slice::from_ref(partition));
             return;
         };
-        let from = tenure.committable().or(tenure.begun_at());
-        let confirmed = from.and_then(|from| {
-            let answer = self.committer.confirm(partition, from, ASK)?;
-            (answer == CommitResult::Ok).then_some(from)
+        let known = tenure.committable().or(tenure.begun_at());
+        // Nothing has been committed or read yet: it begins at the oldest record.
+        let from = known.or_else(|| {
+            let (low, _) = self.consumer.watermarks(partition, ASK).ok()?;
+            Some(NextOffset(low.0))
         });
-        tenure.end();
-        let Some(from) = confirmed else {
-            tracing::warn!(%partition, "not confirmed to be ours: it waits for the group's next word");
+        match from {
+            Some(from) => {
+                let answer = self.committer.confirm(tenure, from);
+                self.disputes.asked(partition, from, answer);
+            }
+            None => self.disputes.ask_later(partition, Instant::now()),
+        }
+    }
+
+    /// The coordinator says that it is ours: what was said in the ledger topic was an earlier owner's late word, or another
+    /// group's. A new tenure begins, and says so after it.
+    fn confirmed(&mut self, partition: &TopicPartition, from: NextOffset) {
+        if let Err(error) = self.consumer.read_from(partition, from) {
+            tracing::warn!(%error, %partition, "reading could not go back; tried again");
+            self.disputes.ask_later(partition, Instant::now());
             return;
-        };
+        }
+        self.disputes.close(partition, Instant::now());
+        self.clear_disputed();
         self.lobby.forget(std::slice::from_ref(partition));
         let writer = self.crew.writer_name();
         let tenure = self
@@ -113,8 +163,18 @@ impl Intake {
             .begin(partition.clone(), writer, Beginning::Committed(from));
         tracing::info!(%partition, epoch = tenure.epoch.0, from = from.0, "confirmed to be ours: a new tenure begins");
         self.own(&tenure);
-        if let Err(error) = self.consumer.read_from(partition, from) {
-            tracing::error!(%error, %partition, "reading could not go back");
+    }
+
+    /// No word of the ledger topic about these counts any more: they are not ours, or come to us anew.
+    fn disown(&mut self, partitions: &[TopicPartition]) {
+        self.owning.forget(partitions);
+        self.disputes.forget(partitions);
+        self.clear_disputed();
+    }
+
+    fn clear_disputed(&self) {
+        if self.disputes.all_closed() {
+            self.status.clear(NotReady::OwnerDisputed);
         }
     }
 
@@ -156,6 +216,7 @@ impl Intake {
         for tenure in &tenures {
             tenure.end();
         }
+        self.disown(&partitions);
         self.share_rates();
         self.lobby.forget(&partitions);
         let until = Instant::now() + self.limits.drain;
@@ -218,7 +279,7 @@ impl Intake {
 
     fn leave(&mut self, partitions: &[TopicPartition]) {
         self.tenures.let_go(partitions);
-        self.owning.forget(partitions);
+        self.disown(partitions);
         self.share_rates();
         for partition in partitions {
             self.spans_full.remove(partition);

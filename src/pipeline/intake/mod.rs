@@ -4,6 +4,7 @@
 //! for room, and when a lane is paused, is decided in `lobby`.
 
 mod assignment;
+mod disputes;
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
@@ -28,6 +29,7 @@ use super::owning::Owning;
 use super::tenure::Tenure;
 use super::tenures::Tenures;
 use super::worker::Crew;
+use disputes::Disputes;
 
 /// The longest that one look at the group takes.
 const LOOK: Duration = Duration::from_millis(100);
@@ -75,6 +77,7 @@ pub struct Intake {
     lobby: Lobby,
     spans_full: HashSet<TopicPartition>,
     owning: Owning,
+    disputes: Disputes,
     leaving: VecDeque<Leaving>,
 }
 
@@ -134,6 +137,7 @@ impl Intake {
             lobby: parts.lobby,
             spans_full: HashSet::new(),
             owning: parts.owning,
+            disputes: Disputes::default(),
             leaving: VecDeque::new(),
         }
     }
@@ -223,7 +227,7 @@ impl Intake {
         };
         self.metrics.record();
         let partition = record.position.partition.clone();
-        if !tenure.owns() && !self.owning.is_taking(&partition) && !tenure.is_over() {
+        if !tenure.owns() && !self.owning.is_taking_for(&tenure) && !tenure.is_over() {
             self.own(&tenure);
         }
         self.crew.take(record, Arc::clone(&tenure), stay);
@@ -275,7 +279,8 @@ impl Intake {
         }
         open.retain(|partition| {
             let is_paused = self.lobby.has_paused(self.lanes.of(partition));
-            !is_paused && !self.spans_full.contains(partition) && !self.owning.is_taking(partition)
+            let is_owned = !self.owning.is_taking(partition) && !self.disputes.is_open(partition);
+            !is_paused && !self.spans_full.contains(partition) && is_owned
         });
         if open.is_empty() {
             return;

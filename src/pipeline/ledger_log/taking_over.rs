@@ -18,14 +18,19 @@ impl LedgerLog {
             self.append_profiles(partition).await;
             let marker = self.append(partition, &Logged::Owner(writer)).await;
             self.pay(ledger, tenure).await;
+            if self.claim(tenure, marker).await != Claim::Good {
+                return Claim::Fenced;
+            }
+            tenure.own(self.clock.now());
+            // The follower ends no tenure that does not own its partition: a marker that it read before `own` is found here.
             self.claim(tenure, marker).await
         };
         let claim = tokio::select! {
             claim = taking => claim,
             () = tenure.over() => Claim::Fenced,
         };
-        if claim == Claim::Good {
-            tenure.own(self.clock.now());
+        if claim != Claim::Good {
+            tenure.end();
         }
         claim
     }

@@ -26,7 +26,7 @@ use crate::adapters::ledger::Ledger;
 use crate::domain::idempotency_key::LedgerKey;
 use crate::domain::position::TopicPartition;
 use crate::domain::record::Record;
-use crate::domain::time::Timestamp;
+use crate::domain::time::{Timestamp, UnitFraction};
 use crate::telemetry::metrics::Metrics;
 use crate::telemetry::status::Status;
 
@@ -161,6 +161,11 @@ impl Crew {
     /// A name for a tenure that begins.
     pub fn writer_name(&self) -> Uuid {
         self.parts.clock.random_uuid()
+    }
+
+    /// A drawn fraction.
+    pub fn jitter(&self) -> UnitFraction {
+        self.parts.clock.jitter()
     }
 
     /// Waits until no dead letter is on its way any more, for at most `timeout`.

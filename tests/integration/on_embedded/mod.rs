@@ -3,6 +3,7 @@
 mod credentials;
 mod deploys;
 mod dispatching;
+mod disputing;
 mod following;
 mod foreign_bytes;
 mod kafka_input;
