@@ -10,7 +10,7 @@ use crate::domain::dead_letter::Reason;
 use crate::domain::ledger_entry::{Answered, AttemptId, Started};
 use crate::domain::time::Timestamp;
 
-use super::{LOOKED_UP_ABSENT, Limits, Series, Terms};
+use super::{LOOKED_UP_ABSENT, Limits, Owner, Series, Terms, surely_ended};
 
 /// The most attempts of one round, whatever they came to: a story must stay small enough to be written.
 const ATTEMPTS_MAX: u32 = 120;
@@ -50,7 +50,7 @@ pub(super) fn of(
 
     match last.verdict {
         Verdict::Accepted => return None,
-        Verdict::Rejected if rejects_all(series, terms) => {
+        Verdict::Rejected if rejects_all(series, terms, limits.owner) => {
             return Some(Ending::new(Reason::Rejected, &last.detail));
         }
         Verdict::Rejected => return ending(Reason::Rejected, "rejected_after_unknown"),
@@ -102,7 +102,7 @@ pub(super) fn of(
 /// that may have been taken had been answered or was surely gone before the rejected one started: had one been
 /// accepted, the provider would have replayed that. Only the rejected one's own maker made its attempts one after
 /// another: another tenure's may have been taken and answered after the rejection.
-fn rejects_all(series: &Series<'_>, terms: &Terms) -> bool {
+fn rejects_all(series: &Series<'_>, terms: &Terms, owner: Option<Owner>) -> bool {
     if !series.story.may_have_been_taken() {
         return true;
     }
@@ -118,7 +118,7 @@ fn rejects_all(series: &Series<'_>, terms: &Terms) -> bool {
             match answer.verdict {
                 Verdict::Unknown | Verdict::InProgress => {
                     let before = id.writer == rejected.writer && id < rejected;
-                    let gone = known.deadline.plus(terms.transport_bound) <= started.at;
+                    let gone = surely_ended((id, known), terms, owner) <= started.at;
                     (answer.heard && before) || gone
                 }
                 Verdict::Accepted

@@ -11,7 +11,7 @@ use crate::domain::ledger_entry::{Answered, AttemptFacts, AttemptId, Story};
 use crate::domain::reconcile::Finding;
 use crate::domain::time::{Timestamp, UnitFraction};
 
-use super::{Owner, Series, Terms, deadline};
+use super::{Owner, Series, Terms, surely_ended};
 
 /// The detail of an attempt that a look-up has shown to be absent.
 pub const LOOKED_UP_ABSENT: &str = "looked_up_absent";
@@ -45,10 +45,7 @@ pub(super) fn asking(
     let starts = unresolved(story).filter_map(|(id, facts)| Some((id, facts.started?)));
     let (mut ended, mut earliest) = (story.updated_at, None);
     for (id, start) in starts {
-        ended = ended.max(start.deadline.plus(terms.transport_bound));
-        if let Some(owner) = owner.filter(|owner| owner.writer != id.writer) {
-            ended = ended.max(deadline(terms, owner.since).plus(terms.transport_bound));
-        }
+        ended = ended.max(surely_ended((id, start), terms, owner));
         earliest = Some(earliest.map_or(start.at, |known: Timestamp| known.min(start.at)));
     }
     let visible = ended.plus(lookup.delay);

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use super::attempt::{Classified, Flags, Verdict, Withheld};
 use super::dead_letter::Reason;
-use super::ledger_entry::{Answered, AttemptId, DeadCause, Standing, Story, Writer};
+use super::ledger_entry::{Answered, AttemptId, DeadCause, Standing, Started, Story, Writer};
 use super::retry::Pace;
 use super::time::{CLOCK_SKEW, Timestamp, UnitFraction};
 use endings::Ending;
@@ -266,6 +266,19 @@ fn first(terms: &Terms, limits: &Limits, now: Timestamp) -> Step {
 /// By when the request of an attempt that starts now has ended, whatever its flush takes.
 fn deadline(terms: &Terms, now: Timestamp) -> Timestamp {
     now.plus(terms.request_span).plus(FLUSH_ALLOWANCE)
+}
+
+/// When nothing of an attempt's request can arrive any more: by its own deadline, and, where another tenure made it, not before
+/// all has ended that was begun until ours took over, by our own clock.
+fn surely_ended(
+    (id, start): (&AttemptId, Started),
+    terms: &Terms,
+    owner: Option<Owner>,
+) -> Timestamp {
+    let by_others = owner.filter(|owner| owner.writer != id.writer);
+    let by_others = by_others.map(|owner| deadline(terms, owner.since));
+    let ended = by_others.map_or(start.deadline, |end| end.max(start.deadline));
+    ended.plus(terms.transport_bound)
 }
 
 fn interrupted(

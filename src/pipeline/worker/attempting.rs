@@ -128,6 +128,10 @@ impl Crew {
                         continue;
                     };
                     let request = match &request {
+                        // An earlier start of another tenure has come, and says how it is rendered: begun anew.
+                        Some(request) if !is_pinned(story.as_deref(), request) => {
+                            return Err(Stopped::StoryMoved);
+                        }
                         Some(request) => request,
                         None => match self.render(case, intent, story.as_deref()) {
                             Ok(rendered) => request.insert(rendered),
@@ -365,6 +369,12 @@ impl Crew {
             Standing::Open => {}
         }
     }
+}
+
+/// Whether a story's requests are this one, as far as it says.
+fn is_pinned(story: Option<&Story>, request: &RenderedRequest) -> bool {
+    let rendering = story.and_then(|story| story.rendering.as_ref());
+    rendering.is_none_or(|rendering| rendering.request == request.fingerprint)
 }
 
 struct KeyOf<'a>(&'a Case);

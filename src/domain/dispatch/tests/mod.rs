@@ -511,6 +511,35 @@ fn a_rejection_does_not_speak_for_what_another_tenure_heard_unless_that_was_sure
     assert_eq!(two(50), "set aside rejected (test)");
 }
 
+/// The other's clock may be behind ours: what it had begun is over only by ours.
+#[test]
+fn a_rejection_speaks_for_another_tenure_s_attempt_only_once_that_is_over_by_our_own_clock() {
+    let ended = |second_at: u64| {
+        let told = Told::nothing().attempt(&keyed(), at(0), &timed_out());
+        let mut told = told.attempt(&keyed(), at(second_at), &heard(Verdict::Rejected));
+        let story = told.story.as_mut().unwrap();
+        let mut attempts: BTreeMap<_, _> = story.attempts.iter().map(owned).collect();
+        let (first, facts) = attempts.pop_first().unwrap();
+        let writer = Writer(Uuid::max());
+        attempts.insert(AttemptId { writer, ..first }, facts);
+        story.attempts = attempts.into();
+        let limits = Limits {
+            owner: Some(Owner {
+                writer: Writer(Uuid::nil()),
+                since: at(30),
+            }),
+            ..limits()
+        };
+        line(&told.next(&keyed(), &limits, at(second_at + 5)))
+    };
+    // Taken over at 30; 40 s for what may have begun just before, 10 s of the transport's bound.
+    assert_eq!(
+        ended(79),
+        "set aside outcome_unknown (rejected_after_unknown)"
+    );
+    assert_eq!(ended(80), "set aside rejected (test)");
+}
+
 #[test]
 fn a_dead_letter_that_was_decided_is_produced_and_then_settles() {
     let mut told = Told::nothing().attempt(&keyed(), at(0), &heard(Verdict::Rejected));
