@@ -214,8 +214,9 @@ impl Crew {
     /// What becomes of a record when the ledger has ended: it stays open and unsent until its tenure is over. Nothing but
     /// another process can go on with it, so the service is told.
     async fn without_ledger(&self, job: &Job) -> Stopped {
-        let is_news = !self.ledger_ended.send_replace(true);
+        // First of all, so that whoever is told of the end finds the reason.
         self.parts.status.set(NotReady::LedgerNotWritable);
+        let is_news = !self.ledger_ended.send_replace(true);
         // At the end of the process it is closed under whoever was too late.
         if is_news && !job.tenure.is_over() {
             tracing::error!(
